@@ -1,0 +1,1 @@
+"""Differentially private natural language processing."""

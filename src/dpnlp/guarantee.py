@@ -1,0 +1,380 @@
+"""What a privacy statement is: who is protected, against which comparison, by how much, and how that was obtained.
+
+A `Guarantee` says the same thing in three ways: `signature()` for a table or a paper (one line, after the manner of
+sacreBLEU, read back by `Guarantee.parse`), `statement()` for a reader who knows no mathematics, and `to_json()`.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from dpnlp import checks
+from dpnlp.checks import BadInput
+
+FORMAT = 1
+"""Version of the signature and of the JSON form."""
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+class Unit(StrEnum):
+    """Whose presence is hidden (law 11)."""
+
+    WORD = "word"
+    TEXT = "text"
+    EXAMPLE = "example"
+    DOCUMENT = "document"
+    USER = "user"
+    NODE = "node"
+    GRAPH = "graph"
+
+    def protects(self, other: "Unit") -> bool:
+        """True where a guarantee for this unit is also one for the other, because the other is a part of it."""
+        return self is other or any(
+            other in chain[: chain.index(self)] for chain in _NESTED if self in chain and other in chain
+        )
+
+
+_NESTED = (
+    (Unit.WORD, Unit.TEXT, Unit.USER),
+    (Unit.WORD, Unit.EXAMPLE, Unit.DOCUMENT, Unit.USER),
+    (Unit.NODE, Unit.GRAPH),
+)
+
+
+class Adjacency(StrEnum):
+    """Which two data sets count as neighbours (law 11)."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE = "replace"
+    ZERO_OUT = "zero-out"
+
+    @property
+    def comparison(self) -> str:
+        """The clause that completes "the result would be almost the same if ..."; {} is the unit."""
+        return {
+            Adjacency.ADD_REMOVE: "any one {} were not in the data, or one more were in it",
+            Adjacency.REPLACE: "any one {} were exchanged for any other",
+            Adjacency.ZERO_OUT: "any one {} were blanked out",
+        }[self]
+
+
+class Trust(StrEnum):
+    """Who sees the data in clear: a trusted curator (central), or nobody but its owner (local)."""
+
+    CENTRAL = "central"
+    LOCAL = "local"
+
+
+class NoiseSource(StrEnum):
+    """Where the noise came from (law 6)."""
+
+    OS_ENTROPY = "os-entropy"
+    FIXED_SEED = "fixed-seed"
+
+
+class Exposure(StrEnum):
+    """Something that left the private data and that the guarantee does not cover (laws 9 and 10)."""
+
+    DIAGNOSTICS = "diagnostics"
+    LABELS = "labels"
+    PRETRAINING = "pretraining"
+    TUNING = "tuning"
+    VALIDATION = "validation"
+    VOCABULARY = "vocabulary"
+
+    @property
+    def sentence(self) -> str:
+        return {
+            Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
+            Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
+            Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",
+            Exposure.TUNING: "Settings were chosen by looking at the private data; those trials are not counted.",
+            Exposure.VALIDATION: "Private validation data decided when to stop or which model to keep.",
+            Exposure.VOCABULARY: "The vocabulary was built from the private texts.",
+        }[self]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A named thing with its public parameters, written `poisson(q=0.01)`."""
+
+    name: str
+    parameters: tuple[tuple[str, int | float | str], ...] = ()
+
+    _WORD = re.compile(r"-?[a-z0-9][a-z0-9_.+-]*")
+    _FORM = re.compile(r"(?P<name>[a-z][a-z0-9-]*)(?:\((?P<inside>[^()]*)\))?")
+
+    def __post_init__(self) -> None:
+        match = self._FORM.fullmatch(str(self))
+        words = [key for key, _ in self.parameters] + [str(value) for _, value in self.parameters]
+        well_formed = match and match["name"] == self.name and all(map(self._WORD.fullmatch, words))
+        if not well_formed or any(_number_or_word(str(value)) != value for _, value in self.parameters):
+            raise BadInput(f"term = {self}: it must look like poisson(q=0.01), in letters, digits and hyphens.")
+
+    @classmethod
+    def of(cls, term_name: str, **parameters: int | float | str) -> "Term":
+        return cls(term_name, tuple(parameters.items()))
+
+    @classmethod
+    def parse(cls, text: str) -> "Term":
+        match = cls._FORM.fullmatch(text)
+        if not match:
+            raise BadInput(f"term = {text!r}: it must look like poisson(q=0.01).")
+        pairs = [pair.partition("=") for pair in match["inside"].split(",")] if match["inside"] else []
+        return cls(match["name"], tuple((key, _number_or_word(value)) for key, _, value in pairs))
+
+    def __str__(self) -> str:
+        inside = ",".join(f"{key}={value}" for key, value in self.parameters)
+        return f"{self.name}({inside})" if inside else self.name
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(ε, δ)-differential privacy of something that was released: Pr[M(D) ∈ S] ≤ e^ε Pr[M(D') ∈ S] + δ."""
+
+    epsilon: float
+    delta: float
+    unit: Unit
+    adjacency: Adjacency
+    trust: Trust
+    mechanism: Term
+    sampler: Term = Term("none")
+    accountant: Term = Term("closed-form")
+    steps: int = 1
+    noise_source: NoiseSource = NoiseSource.OS_ENTROPY
+    not_covered: tuple[Exposure, ...] = ()
+    software: str = field(default_factory=lambda: f"dpnlp-{version('dpnlp')}")
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0:
+            raise BadInput(f"epsilon = {self.epsilon}: it must be a number of at least 0, or inf for no guarantee.")
+        if not 0 <= self.delta < 1:
+            raise BadInput(f"delta = {self.delta}: it must be 0 for pure differential privacy, or lie below 1.")
+        checks.count("steps", self.steps)
+
+    @property
+    def is_private(self) -> bool:
+        """False where ε is infinite, that is, where nothing is promised."""
+        return math.isfinite(self.epsilon)
+
+    # What the numbers mean
+
+    def attack_success(self) -> float:
+        """The largest share of right guesses of an attacker who has to tell two neighbours apart at even odds.
+
+        By the trade-off of (ε, δ)-DP (Kairouz, Oh and Viswanath 2015), TPR − FPR ≤ (e^ε − 1 + 2δ)/(e^ε + 1), and
+        the success at even odds is half of one plus that: (e^ε + δ)/(e^ε + 1).
+        """
+        shrunk = math.exp(-self.epsilon)
+        return (1 + self.delta * shrunk) / (1 + shrunk)
+
+    def detection(self, false_alarms: float) -> float:
+        """The largest true-positive rate at this false-positive rate: min(e^ε f + δ, 1 − e^−ε (1 − δ − f))."""
+        checks.probability("false_alarms", false_alarms)
+        if self.epsilon > 700:
+            return 1.0
+        first = math.exp(self.epsilon) * false_alarms + self.delta
+        second = 1 - math.exp(-self.epsilon) * (1 - self.delta - false_alarms)
+        return min(1.0, first, second)
+
+    # One line
+
+    def signature(self) -> str:
+        """All of it in one line. `Guarantee.parse` gives back an equal guarantee."""
+        entry = self.to_json()
+        entry["not_covered"] = "+".join(self.not_covered) or "none"
+        return "|".join(f"{short}:{entry[name]}" for short, name in _SHORT.items())
+
+    @classmethod
+    def parse(cls, signature: str) -> "Guarantee":
+        """Reads a signature; what is missing, unknown or malformed is named."""
+        pairs: dict[str, Any] = dict(part.partition(":")[::2] for part in signature.strip().split("|"))
+        if set(pairs) != set(_SHORT):
+            wrong = ", ".join(sorted(set(pairs) ^ set(_SHORT)))
+            raise BadInput(f"signature = {signature!r}: it must have each of {', '.join(_SHORT)}; look at {wrong}.")
+        entry = {_SHORT[short]: value for short, value in pairs.items()}
+        entry["not_covered"] = [] if entry["not_covered"] == "none" else entry["not_covered"].split("+")
+        return cls.from_json(entry)
+
+    # JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with a version number. An infinite ε is written as the string "inf"."""
+        entry: dict[str, Any] = {"version": FORMAT}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            entry[item.name] = str(value) if isinstance(value, (StrEnum, Term)) else value
+        entry["not_covered"] = [str(exposure) for exposure in self.not_covered]
+        entry["epsilon"] = self.epsilon if self.is_private else "inf"
+        return entry
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Guarantee":
+        """Reads what `to_json` wrote; another version or an unknown key is refused by name."""
+        if str(entry.get("version")) != str(FORMAT):
+            raise BadInput(f"version = {entry.get('version')}: this dpnlp reads guarantees of version {FORMAT}.")
+        names = [item.name for item in fields(cls)]
+        for key in set(entry) - {"version"}:
+            if key not in names:
+                near = difflib.get_close_matches(key, names, n=1, cutoff=0)[0]
+                raise BadInput(f"{key}: a guarantee has no such key; the nearest known one is {near}.")
+        missing = [name for name in names if name not in entry]
+        if missing:
+            raise BadInput(f"{missing[0]}: the guarantee lacks this key.")
+        return cls(
+            epsilon=_float("epsilon", entry["epsilon"]),
+            delta=_float("delta", entry["delta"]),
+            unit=_member(Unit, "unit", entry["unit"]),
+            adjacency=_member(Adjacency, "adjacency", entry["adjacency"]),
+            trust=_member(Trust, "trust", entry["trust"]),
+            mechanism=Term.parse(entry["mechanism"]),
+            sampler=Term.parse(entry["sampler"]),
+            accountant=Term.parse(entry["accountant"]),
+            steps=checks.count("steps", _float("steps", entry["steps"])),
+            noise_source=_member(NoiseSource, "noise_source", entry["noise_source"]),
+            not_covered=tuple(_member(Exposure, "not_covered", word) for word in entry["not_covered"]),
+            software=str(entry["software"]),
+        )
+
+    # Plain words
+
+    def statement(self) -> str:
+        """Paragraphs for a reader who knows no mathematics. Every number is rounded to the cautious side."""
+        if not self.is_private:
+            return (
+                f"No privacy is promised (ε = ∞). Whatever stood in the data, any single {self.unit} included, "
+                "may be recovered from what is released."
+            )
+        return "\n\n".join((self._promise(), self._attacker(), self._how(), self._limits()))
+
+    def _promise(self) -> str:
+        if self.trust is Trust.LOCAL:
+            opening = (
+                f"Each {self.unit} is randomized before it leaves its owner, so that what is released would look "
+                f"almost the same if {self.adjacency.comparison.format(self.unit)}."
+            )
+        else:
+            opening = f"What is released would look almost the same if {self.adjacency.comparison.format(self.unit)}."
+        bound = (
+            f"Whatever someone may see in it, or do because of it, that single {self.unit} makes at most "
+            f"{_factor(self.epsilon)} times as likely (this factor is e^ε, with ε = {_up(self.epsilon)})"
+        )
+        slip = f", up to an additional probability of at most {_up(self.delta, 2)} (this is δ)." if self.delta else "."
+        return f"What is promised. {opening} {bound}{slip}"
+
+    def _attacker(self) -> str:
+        success, seen = 100 * self.attack_success(), 100 * self.detection(0.01)
+        task = {
+            Adjacency.ADD_REMOVE: f"whether one particular {self.unit} was in the data",
+            Adjacency.REPLACE: f"which of two particular versions of one {self.unit} was in the data",
+            Adjacency.ZERO_OUT: f"whether one particular {self.unit} was in the data or blank",
+        }[self.adjacency]
+        text = (
+            f"What it means for an attacker. Suppose he knows everything else and only has to say {task}, and both "
+            f"were equally likely. However he goes about it, he is right in at most {_percent(success)} % of the "
+            f"cases; a coin gives 50 %. If he may raise a false alarm in 1 % of the cases, he finds at most "
+            f"{_percent(seen)} % of what he looks for."
+        )
+        if success > 99:
+            text += " A bound as weak as this excludes hardly anything by itself."
+        return text
+
+    def _how(self) -> str:
+        text = f"How it was obtained. Mechanism {self.mechanism}"
+        if self.sampler.name != "none":
+            text += f", on lots drawn by {self.sampler}"
+        times = "once" if self.steps == 1 else f"{self.steps:,} times"
+        return f"{text}, used {times}; added up by {self.accountant}."
+
+    def _limits(self) -> str:
+        limits = [
+            "What is true of the data as a whole can still be learned, and may be held against a person who is "
+            "not even in it.",
+            "Whatever else is released from the same data adds to ε; the data set's ledger keeps the sum.",
+        ]
+        if self.unit is not Unit.USER:
+            limits.insert(
+                0,
+                f"The promise is for one {self.unit}. A person behind k of them is protected by k·ε only, "
+                f"and what others wrote about that person is not covered by it.",
+            )
+        if self.noise_source is NoiseSource.FIXED_SEED:
+            limits.append(
+                "The noise came from a fixed seed: whoever knows the seed can take the noise off, and is promised "
+                "nothing."
+            )
+        limits += [exposure.sentence for exposure in self.not_covered]
+        return "What is not covered. " + " ".join(limits)
+
+    def with_exposures(self, *exposures: Exposure) -> "Guarantee":
+        """The same guarantee, naming something more that it does not cover."""
+        added = (e for e in exposures if e not in self.not_covered)
+        return replace(self, not_covered=(*self.not_covered, *added))
+
+
+_SHORT = {
+    "eps": "epsilon",
+    "delta": "delta",
+    "unit": "unit",
+    "adj": "adjacency",
+    "trust": "trust",
+    "mech": "mechanism",
+    "sampler": "sampler",
+    "steps": "steps",
+    "acct": "accountant",
+    "noise": "noise_source",
+    "uncovered": "not_covered",
+    "by": "software",
+    "version": "version",
+}
+"""The signature's keys and the fields they stand for."""
+
+
+def round_up(value: float, digits: int) -> float:
+    """The value at that many significant digits, never below the value itself: how a privacy cost is rounded."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    rounded = float(f"{math.ceil(value / unit) * unit:.{digits}g}")
+    return rounded if rounded >= value else float(f"{rounded + unit:.{digits}g}")
+
+
+def _up(value: float, digits: int = 4) -> str:
+    return f"{round_up(value, digits):.{digits}g}"
+
+
+def _factor(epsilon: float) -> str:
+    return f"10^{math.ceil(epsilon / math.log(10))}" if epsilon > 14 else f"{round_up(math.exp(epsilon), 4):,.4g}"
+
+
+def _percent(value: float) -> str:
+    return f"{min(100.0, math.ceil(value * 100) / 100):.2f}"
+
+
+def _number_or_word(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BadInput(f"{name} = {value!r}: it must be a number.") from None
+
+
+def _member(kind: type[_E], name: str, value: str) -> _E:
+    try:
+        return kind(value)
+    except ValueError:
+        raise BadInput(f"{name} = {value!r}: it must be one of {', '.join(kind)}.") from None
