@@ -1,0 +1,1 @@
+"""What many private answers cost together: composition, subsampling, three accountants, calibration, the ledger."""

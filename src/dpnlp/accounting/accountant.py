@@ -1,0 +1,62 @@
+"""One door to the accountants: the ε of an event, and the guarantee of a schedule of noisy lots."""
+
+from enum import StrEnum
+
+from dpnlp import checks
+from dpnlp.accounting import pld, rdp
+from dpnlp.accounting.subsampling import Schedule
+from dpnlp.events import Event
+from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit, round_up
+
+
+class Accountant(StrEnum):
+    """How the cost of many releases is added up. All are proved; they differ in how much they overstate."""
+
+    PLD = "pld"
+    RDP = "rdp"
+    MOMENTS = "moments"
+
+
+_EPSILON = {Accountant.PLD: pld.epsilon, Accountant.RDP: rdp.epsilon, Accountant.MOMENTS: rdp.moments_epsilon}
+
+DIGITS = 5
+"""Significant digits of a stated ε; it is rounded up to them."""
+
+
+def epsilon(event: Event, delta: float, adjacency: Adjacency, accountant: Accountant = Accountant.PLD) -> float:
+    """ε at δ of an event, by one of the accountants; infinite where the event promises nothing."""
+    return _EPSILON[accountant](event, delta, adjacency)
+
+
+def guarantee(
+    schedule: Schedule,
+    noise_multiplier: float,
+    delta: float,
+    adjacency: Adjacency,
+    accountant: Accountant = Accountant.PLD,
+    unit: Unit = Unit.EXAMPLE,
+) -> Guarantee:
+    """The guarantee of Gaussian noise on lots drawn by the schedule, as DP-SGD does it."""
+    schedule.check(adjacency)
+    checks.non_negative("noise_multiplier", noise_multiplier)
+    return Guarantee(
+        epsilon=round_up(epsilon(schedule.event(noise_multiplier), delta, adjacency, accountant), DIGITS),
+        delta=delta,
+        unit=unit,
+        adjacency=adjacency,
+        trust=Trust.CENTRAL,
+        mechanism=Term.of("gaussian", noise_multiplier=float(noise_multiplier)),
+        sampler=schedule.term,
+        accountant=Term(accountant),
+        steps=schedule.steps,
+    )
+
+
+def delta_warning(delta: float, records: int) -> str | None:
+    """Why a δ of 1/N or more promises too little, or None where δ is small enough."""
+    if delta < 1 / records:
+        return None
+    return (
+        f"delta = {delta:g} is not below 1/{records} = {1 / records:.2g}: publishing one record in clear, drawn at "
+        f"random, would also be (0, {1 / records:.2g})-private. Choose at most {0.1 / records:.0e}."
+    )

@@ -1,0 +1,135 @@
+"""Calibration: the noise, the number of steps or the lot size that a target ε allows.
+
+Every answer is checked by the accountant itself: its ε is at most the target, and a little more would exceed it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from dp_accounting import get_sigma_gaussian
+from scipy.optimize import brentq
+
+from dpnlp import checks
+from dpnlp.accounting.accountant import DIGITS, Accountant, epsilon
+from dpnlp.accounting.subsampling import Sampling, Schedule
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Adjacency, round_up
+
+_PRECISION = 1e-5
+"""How closely, relative to the answer, the search for it ends."""
+
+
+def noise_multiplier(
+    target: float, schedule: Schedule, delta: float, adjacency: Adjacency, accountant: Accountant = Accountant.PLD
+) -> float:
+    """The smallest noise multiplier, to five digits, whose ε does not exceed the target; 0 for an infinite target."""
+    if checks.budget("epsilon", target) == math.inf:
+        return 0.0
+    schedule.check(adjacency)
+
+    def cost(z: float) -> float:
+        return epsilon(schedule.event(z), delta, adjacency, accountant)
+
+    z = round_up(_solve(cost, target, _noise_guess(target, schedule, delta, adjacency)), DIGITS)
+    while cost(z) > target:
+        z = round_up(z * (1 + _PRECISION), DIGITS)
+    return z
+
+
+def steps(
+    target: float,
+    schedule: Schedule,
+    noise: float,
+    delta: float,
+    adjacency: Adjacency,
+    accountant: Accountant = Accountant.PLD,
+) -> int:
+    """The largest number of steps whose ε does not exceed the target; the schedule's own number is not looked at."""
+    checks.positive("epsilon", target, "an infinite ε allows any number of steps")
+    checks.positive("noise_multiplier", noise, "without noise not even one step is private")
+    schedule.check(adjacency)
+
+    def cost(count: int) -> float:
+        return epsilon(replace(schedule, steps=count).event(noise), delta, adjacency, accountant)
+
+    if cost(1) > target:
+        raise BadInput(f"epsilon = {target}: a single step costs {cost(1):.4g} already; raise the noise or ε.")
+    per_step = schedule.q**2 * math.expm1(min(1 / noise**2, 700.0))
+    guess = max(1.0, _gaussian_precision(target, delta) / per_step)
+    return _largest_whole(cost, target, guess, most=10**12)
+
+
+def lot_size(
+    target: float,
+    schedule: Callable[[int], Schedule],
+    noise: float,
+    delta: float,
+    adjacency: Adjacency,
+    accountant: Accountant = Accountant.PLD,
+) -> int:
+    """The largest lot whose ε does not exceed the target; `schedule` says what a lot size means for the steps."""
+    checks.positive("epsilon", target, "an infinite ε allows any lot")
+    checks.positive("noise_multiplier", noise, "without noise no lot is private")
+    smallest = schedule(1)
+    smallest.check(adjacency)
+
+    def cost(size: int) -> float:
+        return epsilon(schedule(size).event(noise), delta, adjacency, accountant)
+
+    if cost(1) > target:
+        raise BadInput(f"epsilon = {target}: lots of one record cost {cost(1):.4g} already; raise the noise or ε.")
+    return _largest_whole(cost, target, math.sqrt(smallest.records), most=smallest.records)
+
+
+def _noise_guess(target: float, schedule: Schedule, delta: float, adjacency: Adjacency) -> float:
+    """By the central limit theorem a run is near one Gaussian, μ² = q²T(e^{1/z²} − 1) (Dong, Roth and Su 2022)."""
+    precision = _gaussian_precision(target, delta)
+    apart = 2 if adjacency is Adjacency.REPLACE else 1
+    if schedule.sampling is Sampling.SHUFFLED:
+        return apart * math.sqrt(schedule.epochs / precision)
+    return apart / math.sqrt(math.log1p(precision / (schedule.q**2 * schedule.steps)))
+
+
+def _gaussian_precision(target: float, delta: float) -> float:
+    """1/σ² of the one Gaussian release that has this ε and δ."""
+    checks.probability("delta", delta)
+    return float(get_sigma_gaussian(target, delta)) ** -2
+
+
+def _solve(cost: Callable[[float], float], target: float, guess: float, most: float = math.inf) -> float:
+    """Where a monotone cost crosses the target, on logarithms, from a good guess outwards and at most to `most`."""
+
+    @cache
+    def gap(log_x: float) -> float:
+        return math.log(max(cost(math.exp(log_x)), 1e-12) / target)
+
+    near = math.log(min(guess, most))
+    falling = gap(near + 0.05) < gap(near)
+    outwards = 1 if (gap(near) > 0) is falling else -1
+    width = 0.05
+    far = near + outwards * width
+    while gap(far) * gap(near) > 0:
+        if far >= math.log(most) or width > 100:
+            return math.exp(far)
+        near, width = far, 2 * width
+        far = min(near + outwards * width, math.log(most))
+    return math.exp(brentq(gap, near, far, xtol=_PRECISION))
+
+
+def _largest_whole(cost: Callable[[int], float], target: float, guess: float, most: int) -> int:
+    """The largest whole number up to `most` whose cost does not exceed the target, given that 1 does not."""
+    root = _solve(lambda x: cost(min(max(1, round(x)), most)), target, guess, most)
+    good, stride = max(1, min(most, math.floor(root))), 1
+    while cost(good) > target:
+        good, stride = max(1, good - stride), 2 * stride
+    stride = 1
+    while good < most:
+        if cost(min(good + stride, most)) <= target:
+            good, stride = min(good + stride, most), 2 * stride
+        elif stride == 1:
+            break
+        else:
+            stride = max(1, stride // 4)
+    return good

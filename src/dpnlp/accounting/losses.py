@@ -1,0 +1,179 @@
+"""The distribution of a privacy loss ln(P/Q) on a grid, and the convolution that composition is.
+
+dp-accounting composes such distributions too. This file exists for two measured reasons. Speed: its window follows a
+Chernoff bound at the right order and ε is read off by sums, so a million steps cost a tenth of a second instead of
+three. Safety: the n-th power of a Fourier transform magnifies rounding by n, which at a million steps and δ = 1e-12
+makes ε come out 3 % too small; here the distribution is tilted towards the losses that decide δ before it is
+transformed, so that rounding stays small against δ however small that is.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+from scipy.optimize import brentq
+from scipy.signal import oaconvolve
+from scipy.special import logsumexp
+
+Array = npt.NDArray[np.float64]
+Divergence = Callable[[Array], Array]
+
+_CUT = 1e-18
+"""Tilted mass that a convolution may leave outside its window; folded back into it by the FFT, it only adds."""
+
+_ROUNDING = 1e-6
+"""Share of δ that is given away to the rounding of FFTs, which is about 1e-16 of it times the number of steps."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Loss (lowest + i)·step with probability masses[i] under P, and an infinite loss with probability `infinite`."""
+
+    step: float
+    lowest: int
+    masses: Array
+    infinite: float
+
+    @classmethod
+    def connect_dots(cls, above: Divergence, below: Divergence, top: float, bottom: float, step: float) -> "Losses":
+        """The smallest distribution on the grid that is as private as the profile says at every grid point.
+
+        Between grid points δ is taken linear in e^x (Connect the Dots, Doroshenko et al. 2022), which is never below a
+        profile, since those are convex in e^x. Losses below zero come from the reverse profile: where the pair (Q, P)
+        has the loss x with probability p, the pair (P, Q) has −x with p e^−x. So every mass keeps its digits.
+        """
+        positive, infinite = _masses(above, top, step)
+        negative, _ = _masses(below, bottom, step)
+        negative = (negative * np.exp(-step * np.arange(1, len(negative) + 1)))[::-1]
+        zero = max(0.0, 1.0 - math.fsum(positive) - math.fsum(negative) - infinite)
+        return cls(step, -len(negative), np.concatenate((negative, [zero], positive)), infinite)
+
+    def variance(self) -> float:
+        """The variance of the finite losses."""
+        losses, total = self.values(), self.masses.sum()
+        mean = float(self.masses @ losses) / total
+        return float(self.masses @ (losses - mean) ** 2) / float(total)
+
+    def values(self) -> Array:
+        """The losses that the masses belong to."""
+        return np.asarray((self.lowest + np.arange(len(self.masses))) * self.step, dtype=np.float64)
+
+    def delta(self, epsilons: Array) -> Array:
+        """The hockey-stick divergence δ(ε) = infinite + Σ over losses l > ε of p (1 − e^{ε−l})."""
+        losses = self.values()
+        mass, shrunk = self._tails(losses)
+        index = np.searchsorted(losses, epsilons, side="right")
+        nearest = losses[np.minimum(index, len(losses) - 1)]
+        return self.infinite + mass[index] - np.exp(np.minimum(epsilons - nearest, 0.0)) * shrunk[index]
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest ε ≥ 0 with δ(ε) ≤ delta; infinite where the infinite loss alone is likelier."""
+        allowed = delta * (1 - _ROUNDING) - self.infinite
+        if allowed <= 0:
+            return math.inf
+        losses = self.values()
+        mass, shrunk = self._tails(losses)
+        beyond = mass[1:] - shrunk[1:] * math.exp(-self.step)  # δ(ε) − infinite at each loss; it decreases
+        index = int(np.argmax(beyond <= allowed))
+        if mass[index] <= allowed:
+            return 0.0
+        # Just below losses[index], δ(ε) = infinite + mass − e^{ε − l} shrunk, which is solved for ε.
+        return max(0.0, float(losses[index] + math.log((mass[index] - allowed) / shrunk[index])))
+
+    def _tails(self, losses: Array) -> tuple[Array, Array]:
+        """For each index i the mass at and above it, and Σ_{j ≥ i} p_j e^{l_i − l_j}; both end with a zero.
+
+        The second sum is taken in blocks of 600 nats, within which powers of e neither overflow nor vanish.
+        """
+        mass = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
+        shrunk = np.zeros(len(losses) + 1)
+        block = max(1, int(600 / self.step))
+        for start in reversed(range(0, len(losses), block)):
+            end = min(start + block, len(losses))
+            above = losses[start:end] - losses[start]
+            inner = np.cumsum((self.masses[start:end] * np.exp(-above))[::-1])[::-1]
+            carried = shrunk[end] * math.exp(-self.step * (end - start))
+            shrunk[start:end] = (inner + carried) * np.exp(above)
+        return mass, shrunk
+
+
+def _masses(divergence: Divergence, top: float, step: float) -> tuple[Array, float]:
+    """The masses at step, 2·step, … up to the first grid point at or above `top`, and the mass beyond."""
+    count = max(1, math.ceil(top / step - 1e-9))
+    deltas = divergence(np.asarray(step * np.arange(count + 1), dtype=np.float64))
+    falls = np.maximum(-np.diff(deltas), 0.0)  # δ(x_{i−1}) − δ(x_i)
+    masses = falls / -math.expm1(-step)
+    masses[:-1] -= falls[1:] / math.expm1(step)
+    return np.maximum(masses, 0.0), float(deltas[-1])
+
+
+def compose(parts: Sequence[tuple[Losses, int]], delta: float) -> Losses:
+    """The loss of all parts together, each repeated so many times, exact to rounding around the ε that belongs to δ.
+
+    With K(θ) = Σ n ln E[e^{θL}], the parts are tilted by e^{θL} so that their mean K'(θ) falls on the losses that
+    decide δ: ln(1/δ) = θK'(θ) − K(θ), Chernoff's bound at its best order. Losses far below are left out.
+    """
+    theta = _tilt(parts, delta)
+    step = parts[0][0].step
+    total, log_scale, infinite = Losses(step, 0, np.ones(1), 0.0), 0.0, 0.0
+    for part, times in parts:
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(part.masses, 0.0)) + theta * part.values()
+        log_sum = float(logsumexp(logs))
+        repeated = _repeat(Losses(step, part.lowest, np.exp(logs - log_sum), 0.0), times)
+        masses = oaconvolve(total.masses, repeated.masses) if len(total.masses) > 1 else repeated.masses
+        total = Losses(step, total.lowest + repeated.lowest, masses, 0.0)
+        log_scale += times * log_sum
+        infinite = 1 - (1 - infinite) * math.exp(times * math.log1p(-part.infinite))
+    untilted = np.maximum(total.masses, 0.0) * np.exp(np.minimum(log_scale - theta * total.values(), 700.0))
+    return Losses(step, total.lowest, untilted, infinite + _CUT * delta)
+
+
+def _tilt(parts: Sequence[tuple[Losses, int]], delta: float) -> float:
+    """The θ of `compose`; 0 where even the untilted losses are likely enough."""
+
+    def surplus(log_theta: float) -> float:
+        theta = math.exp(log_theta)
+        exponent = 0.0
+        for part, times in parts:
+            losses = part.values()
+            with np.errstate(divide="ignore"):
+                logs = np.log(np.maximum(part.masses, 0.0)) + theta * losses
+            log_sum = float(logsumexp(logs))
+            exponent += times * (theta * float(np.exp(logs - log_sum) @ losses) - log_sum)
+        return exponent + math.log(delta)
+
+    low, high = math.log(1e-6), math.log(1e6)
+    if surplus(low) > 0:
+        return 0.0
+    if surplus(high) < 0:
+        return math.exp(high)
+    return math.exp(brentq(surplus, low, high, xtol=0.02))
+
+
+def _repeat(part: Losses, times: int) -> Losses:
+    """The masses convolved with themselves by one FFT, on a window that holds all but _CUT of them."""
+    if times == 1:
+        return part
+    first, last = _window(part.masses, times)
+    size = fft.next_fast_len(max(last - first + 1, len(part.masses)), real=True)
+    cyclic = fft.irfft(fft.rfft(part.masses, size) ** times, size)
+    return Losses(part.step, part.lowest * times + first, np.roll(cyclic, -first)[: last - first + 1], 0.0)
+
+
+def _window(masses: Array, times: int) -> tuple[int, int]:
+    """First and last index of the `times`-fold sum between which all but _CUT of its mass lies (Chernoff's bound)."""
+    index = np.arange(len(masses))
+    mean = float(masses @ index)
+    deviation = math.sqrt(max(float(masses @ (index - mean) ** 2), 1e-9))
+    allowance = math.log(2 / _CUT)
+    first, last = 0, (len(masses) - 1) * times
+    for order in math.sqrt(2 * allowance / times) / deviation * np.geomspace(1 / 16, 4, 13):
+        up = float(logsumexp(order * (index - mean), b=masses))
+        down = float(logsumexp(-order * (index - mean), b=masses))
+        last = min(last, math.ceil(times * mean + (times * up + allowance) / order))
+        first = max(first, math.floor(times * mean - (times * down + allowance) / order))
+    return first, last

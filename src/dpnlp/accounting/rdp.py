@@ -1,0 +1,129 @@
+"""Rényi differential privacy (Mironov 2017), and the moments accountant of Abadi et al. (2016) as the papers used it.
+
+The Rényi divergences come from dp-accounting; this file says which of its events ours are, and converts to (ε, δ).
+"""
+
+import math
+from collections.abc import Sequence
+
+import dp_accounting
+import numpy as np
+import numpy.typing as npt
+from dp_accounting import rdp as dp_rdp
+
+from dpnlp import checks
+from dpnlp.accounting.subsampling import amplified
+from dpnlp.checks import BadInput
+from dpnlp.events import (
+    ApproximateDP,
+    Atom,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PoissonSampled,
+    RandomizedResponse,
+    TruncatedPoissonSampled,
+    atoms,
+)
+from dpnlp.guarantee import Adjacency
+
+ORDERS: tuple[float, ...] = (
+    *(1 + step / 4 for step in range(1, 37)),
+    *range(11, 65),
+    *(2**power for power in range(7, 13)),
+)
+MOMENTS: tuple[float, ...] = (*range(2, 65), 96, 128, 192, 256, 384, 512)
+"""Integer orders α = λ + 1: the moments λ of Abadi et al., taken further than their 32 so that small ε come out."""
+
+Array = npt.NDArray[np.float64]
+
+
+def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
+    """ε at δ by Rényi orders and the conversion of Canonne, Kamath and Steinke (2020, Proposition 12)."""
+    divergence, remaining = _divergence(event, delta, adjacency, ORDERS)
+    if remaining <= 0:
+        return math.inf
+    return float(dp_rdp.compute_epsilon(np.asarray(ORDERS), divergence, remaining)[0])
+
+
+def moments_epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
+    """ε at δ as Abadi et al. (2016, Theorem 2) and the thesis (Eqn 2.28) have it: min over α of RDP(α) + ln(1/δ)/(α−1).
+
+    Integer orders and the classical conversion; never below the ε of `epsilon`.
+    """
+    divergence, remaining = _divergence(event, delta, adjacency, MOMENTS)
+    if remaining <= 0:
+        return math.inf
+    return float(np.min(divergence + math.log(1 / remaining) / (np.asarray(MOMENTS) - 1)))
+
+
+def _divergence(event: Event, delta: float, adjacency: Adjacency, orders: Sequence[float]) -> tuple[Array, float]:
+    """The Rényi divergence at each order, and the δ that is left for the conversion.
+
+    An (ε, δ₁) release is an ε-DP one except with probability δ₁ (Kairouz, Oh and Viswanath 2015), and has no Rényi
+    divergence of its own. So δ₁ is taken off the target first: δ = 1 − (1 − δ₁)(1 − δ').
+    """
+    checks.probability("delta", delta)
+    total: Array = np.zeros(len(orders))
+    log_kept = 0.0
+    for atom, times in atoms(event).items():
+        part, failure = _of_atom(atom, adjacency, orders)
+        total = total + times * part
+        log_kept += times * math.log1p(-failure)
+    return total, 1 - (1 - delta) * math.exp(-log_kept)
+
+
+def _of_atom(atom: Atom, adjacency: Adjacency, orders: Sequence[float]) -> tuple[Array, float]:
+    apart = 2 if adjacency is Adjacency.REPLACE else 1
+    match atom:
+        case NonPrivate():
+            return np.full(len(orders), np.inf), 0.0
+        case Gaussian(z):
+            return _library(dp_accounting.GaussianDpEvent(z / apart), orders), 0.0
+        case Laplace(z):
+            return _library(dp_accounting.LaplaceDpEvent(z / apart), orders), 0.0
+        case RandomizedResponse(e, categories) if adjacency is Adjacency.REPLACE:
+            return _randomized_response(e, categories, orders), 0.0
+        case ApproximateDP(e, failure):
+            return _randomized_response(e, 2, orders), failure
+        case PoissonSampled(q, Gaussian(z)) if adjacency is not Adjacency.REPLACE:
+            return _library(dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z)), orders), 0.0
+        case PoissonSampled(q, Laplace(z)) if adjacency is not Adjacency.REPLACE:
+            return _of_atom(ApproximateDP(*amplified(1 / z, 0.0, q)), adjacency, orders)
+        case PoissonSampled(q, ApproximateDP(e, failure)) if adjacency is not Adjacency.REPLACE:
+            return _of_atom(ApproximateDP(*amplified(e, failure, q)), adjacency, orders)
+        case FixedSizeSampled(records, lot_size, Gaussian(z)) if adjacency is Adjacency.REPLACE:
+            inner = dp_accounting.GaussianDpEvent(z / apart)
+            sampled = dp_accounting.SampledWithoutReplacementDpEvent(records, lot_size, inner)
+            return _library(sampled, orders, dp_accounting.NeighboringRelation.REPLACE_ONE), 0.0
+        case _:
+            raise no_bound(atom, adjacency, "rdp")
+
+
+def no_bound(atom: Atom, adjacency: Adjacency, accountant: str) -> BadInput:
+    """What is said where no bound is known (law 1)."""
+    other = "pld" if isinstance(atom, (PoissonSampled, TruncatedPoissonSampled)) and accountant != "pld" else ""
+    remedy = f"; use the {other} accountant" if other else "; choose another adjacency or sampler"
+    return BadInput(f"{accountant} knows no bound for {atom} under {adjacency}, so no ε is given{remedy}.")
+
+
+def _randomized_response(e: float, categories: int, orders: Sequence[float]) -> Array:
+    """Also the worst that any ε-DP release can be, with two categories (Kairouz, Oh and Viswanath 2015)."""
+    if e == 0:
+        return np.zeros(len(orders))
+    noise = categories / (math.exp(min(e, 700.0)) + categories - 1)
+    if noise < 1e-300:
+        return np.full(len(orders), e)
+    event = dp_accounting.RandomizedResponseDpEvent(noise, categories)
+    return _library(event, orders, dp_accounting.NeighboringRelation.REPLACE_ONE)
+
+
+def _library(
+    event: object,
+    orders: Sequence[float],
+    relation: object = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+) -> Array:
+    accountant = dp_rdp.RdpAccountant(list(orders), relation)
+    return np.asarray(accountant.compose(event).rdp, dtype=np.float64)

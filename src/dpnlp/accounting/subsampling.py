@@ -1,0 +1,143 @@
+"""How a training run draws its lots, and the event that each way of drawing has (law 1).
+
+A `Schedule` is the only place where a sampler becomes an event. A sampler that has no proved event for an adjacency
+is refused by name; it never borrows another sampler's.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpnlp import checks
+from dpnlp.checks import BadInput
+from dpnlp.events import (
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+    TruncatedPoissonSampled,
+)
+from dpnlp.guarantee import Adjacency, Term
+
+
+def amplified(epsilon: float, delta: float, q: float) -> tuple[float, float]:
+    """Amplification by Poisson sampling, ε₂ = ln(1 + q(e^ε₁ − 1)) and δ₂ = qδ₁ (Li, Qardaji and Su 2012).
+
+    Holds for any (ε₁, δ₁) mechanism under add-remove.
+    """
+    checks.share("q", q)
+    if epsilon > 700:
+        return epsilon + math.log(q), q * delta
+    return math.log1p(q * math.expm1(epsilon)), q * delta
+
+
+class Sampling(StrEnum):
+    """The ways of drawing lots."""
+
+    POISSON = "poisson"
+    TRUNCATED_POISSON = "truncated-poisson"
+    FIXED_SIZE = "fixed-size"
+    SHUFFLED = "shuffled"
+
+    @property
+    def adjacencies(self) -> tuple[Adjacency, ...]:
+        """The neighbours for which this sampler has a proved event; the first is the usual choice.
+
+        A fixed lot size only makes sense while the number of records is public, so that one can be replaced but
+        not added. Shuffled lots move when a record is added; the bound is proved for a record that is blanked out
+        (Chua et al. 2024) or replaced.
+        """
+        if self is Sampling.FIXED_SIZE:
+            return (Adjacency.REPLACE,)
+        if self is Sampling.SHUFFLED:
+            return (Adjacency.ZERO_OUT, Adjacency.REPLACE)
+        return (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`steps` lots of `lot_size` records, drawn from `records` of them. A record may be an owner with all its texts.
+
+    For Poisson sampling the lot size L is the expected one and every record enters with q = L/N, with N the true
+    number of records, never rounded up to a multiple of L.
+    """
+
+    records: int
+    lot_size: int
+    steps: int
+    sampling: Sampling = Sampling.POISSON
+    largest_lot: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.count("records", self.records)
+        checks.count("lot_size", self.lot_size)
+        checks.count("steps", self.steps)
+        if self.lot_size > self.records:
+            raise BadInput(
+                f"lot_size = {self.lot_size}: it must not exceed the {self.records} records; choose a smaller lot."
+            )
+        if self.largest_lot is not None:
+            if self.sampling is not Sampling.TRUNCATED_POISSON:
+                raise BadInput(f"largest_lot = {self.largest_lot}: only truncated-poisson sampling has one.")
+            if checks.count("largest_lot", self.largest_lot) < self.lot_size:
+                raise BadInput(f"largest_lot = {self.largest_lot}: it must be at least the lot size {self.lot_size}.")
+
+    @property
+    def q(self) -> float:
+        """The share of the records that a lot holds, L/N."""
+        return self.lot_size / self.records
+
+    @property
+    def lots_per_epoch(self) -> int:
+        """⌈N/L⌉, the number of steps that is called an epoch."""
+        return -(-self.records // self.lot_size)
+
+    @property
+    def epochs(self) -> int:
+        """How often a record is used at most when the lots are shuffled."""
+        return -(-self.steps // self.lots_per_epoch)
+
+    @property
+    def cap(self) -> int:
+        """Where truncated Poisson sampling cuts a lot: six standard deviations above L unless told otherwise."""
+        return self.largest_lot or min(self.records, math.ceil(self.lot_size + 6 * math.sqrt(self.lot_size)))
+
+    @property
+    def term(self) -> Term:
+        """The sampler and its public parameters, as a guarantee names them."""
+        match self.sampling:
+            case Sampling.POISSON:
+                return Term.of("poisson", q=self.q)
+            case Sampling.TRUNCATED_POISSON:
+                return Term.of("truncated-poisson", q=self.q, largest_lot=self.cap)
+            case Sampling.FIXED_SIZE:
+                return Term.of("fixed-size", lot=self.lot_size, records=self.records)
+            case Sampling.SHUFFLED:
+                return Term.of("shuffled", epochs=self.epochs)
+
+    def event(self, noise_multiplier: float) -> Event:
+        """All the lots of the run, with Gaussian noise of `noise_multiplier` clip norms on the sum over each."""
+        if noise_multiplier == 0:
+            return NonPrivate()
+        noise = Gaussian(noise_multiplier)
+        match self.sampling:
+            case Sampling.POISSON:
+                return Repeated(noise if self.q == 1 else PoissonSampled(self.q, noise), self.steps)
+            case Sampling.TRUNCATED_POISSON:
+                return Repeated(TruncatedPoissonSampled(self.records, self.q, self.cap, noise), self.steps)
+            case Sampling.FIXED_SIZE:
+                return Repeated(FixedSizeSampled(self.records, self.lot_size, noise), self.steps)
+            case Sampling.SHUFFLED:
+                # Each record is in one lot per epoch, and no amplification is proved (law 8).
+                return Repeated(noise, self.epochs)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Refuses neighbours for which this sampler has no proved event (law 1)."""
+        if adjacency not in self.sampling.adjacencies:
+            known = " or ".join(self.sampling.adjacencies)
+            raise BadInput(
+                f"adjacency = {adjacency}: {self.sampling} sampling has no proved ε for it, so none is given; "
+                f"use {known}."
+            )

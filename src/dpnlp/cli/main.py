@@ -1,0 +1,149 @@
+"""The entry point: finds the verb, runs it, and turns whatever goes wrong into one sentence and an exit code.
+
+0 is success, 2 bad input, 1 any other failure, 130 an interrupt, 141 a reader that went away, as in `| head`.
+"""
+
+import os
+import sys
+import textwrap
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from typing import NamedTuple, Protocol
+
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import Config, help_text, nearest, parse, width
+
+
+class Verb(Config, Protocol):
+    """A frozen dataclass of options that does something."""
+
+    def run(self) -> None: ...
+
+
+class Command(NamedTuple):
+    """A verb, imported only when it is used, and what it does in one line."""
+
+    verb: str
+    summary: str
+
+
+Words = tuple[str, ...]
+Commands = Mapping[Words, Command]
+
+COMMANDS: Commands = {
+    ("account",): Command("dpnlp.cli.account:Account", "Plan a private training run: noise, steps or ε from the rest"),
+    ("account", "mechanism", "randomized-response"): Command(
+        "dpnlp.cli.mechanism:RandomizedResponse", "One answer out of a few, randomized"
+    ),
+    ("account", "mechanism", "laplace"): Command("dpnlp.cli.mechanism:Laplace", "Laplace noise on one answer"),
+    ("account", "mechanism", "gaussian"): Command("dpnlp.cli.mechanism:Gaussian", "Gaussian noise on one answer"),
+    ("account", "mechanism", "exponential"): Command(
+        "dpnlp.cli.mechanism:Exponential", "One choice by the exponential mechanism"
+    ),
+    ("ledger", "show"): Command("dpnlp.cli.ledger:Show", "What was released, and what that cost"),
+    ("ledger", "budget"): Command("dpnlp.cli.ledger:Budget", "Set what may be spent on a data set"),
+    ("ledger", "add"): Command("dpnlp.cli.ledger:Add", "Enter a release"),
+}
+
+
+def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> int:
+    """Runs one command line and returns its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # A terminal without ε still gets the figures.
+    try:
+        code = _dispatch([word for word in words if word != "--debug"], commands)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # What is still buffered would fail again when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted.", debug)
+    except BadInput as error:
+        return _fail(2, str(error), debug)
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".:")
+        return _fail(1, f"{what}; --debug shows the traceback.", debug)
+
+
+def _fail(code: int, sentence: str, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"dpnlp: {sentence}", file=sys.stderr)
+    return code
+
+
+def _dispatch(words: Sequence[str], commands: Commands) -> int:
+    path = _known_words(words, commands)
+    rest = words[len(path) :]
+    below = {longer[len(path) :]: command for longer, command in commands.items() if longer[: len(path)] == path}
+    command = below.pop((), None)
+    if below and rest and not _is_argument(rest[0]):
+        known = (" ".join((*path, longer[0])) for longer in below)
+        typed = " ".join((*path, rest[0]))
+        raise BadInput(f"{typed}: unknown command; the nearest known one is {nearest(typed, known)}.")
+    name = " ".join(("dpnlp", *path))
+    wants_help = "-h" in rest or "--help" in rest
+    if command is None:
+        return _answer_without_verb(name, rest, below, wants_help)
+    verb = _load(command)
+    if wants_help:
+        print(help_text(verb, name) + _listing(below, "\nmore commands:"), end="")
+    else:
+        parse(verb, rest, name).run()
+    return 0
+
+
+def _known_words(words: Sequence[str], commands: Commands) -> Words:
+    """The longest beginning of the line that is also the beginning of a command."""
+    length = 0
+    while length < len(words) and any(path[: length + 1] == tuple(words[: length + 1]) for path in commands):
+        length += 1
+    return tuple(words[:length])
+
+
+def _is_argument(word: str) -> bool:
+    """True for a flag and for what looks like a file; what else stands where a command could is a misspelt one."""
+    return word.startswith("-") or "." in word or "/" in word
+
+
+def _answer_without_verb(name: str, rest: Sequence[str], below: Commands, wants_help: bool) -> int:
+    if name == "dpnlp" and "--version" in rest:
+        from importlib.metadata import version  # Here, because it takes longer than all the rest of a start.
+
+        print(f"dpnlp {version('dpnlp')}")
+        return 0
+    text = f"usage: {name} COMMAND [FLAGS]\n" + _listing(below, "\ncommands:")
+    print(
+        f"{text}\n{name} COMMAND --help says what it does and which flags it takes.",
+        file=sys.stdout if wants_help else sys.stderr,
+    )
+    return 0 if wants_help else 2
+
+
+def _listing(commands: Commands, heading: str) -> str:
+    """The commands under a heading, one to a line; nothing at all where there is none."""
+    if not commands:
+        return ""
+    column = 4 + max(len(" ".join(path)) for path in commands)
+    lines = (
+        textwrap.fill(
+            command.summary,
+            max(width(), column + 30),
+            initial_indent=f"  {' '.join(path)}".ljust(column),
+            subsequent_indent=" " * column,
+        )
+        for path, command in commands.items()
+    )
+    return "\n".join((heading, *lines, ""))
+
+
+def _load(command: Command) -> type[Verb]:
+    module, _, name = command.verb.partition(":")
+    verb: type[Verb] = getattr(import_module(module), name)
+    return verb

@@ -1,0 +1,105 @@
+"""The Gaussian mechanism: f(D) + N(0, σ²) on every coordinate is (ε, δ)-DP for the right σ (law 12)."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
+
+from dpnlp import checks, events
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
+from dpnlp.mechanisms.grid import discrete_gaussian, from_grid, step_below, to_grid
+from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
+
+_FINENESS = 2**24
+"""At least so many grid steps fit into σ."""
+
+
+class Calibration(StrEnum):
+    """Which formula σ comes from."""
+
+    ANALYTIC = "analytic"
+    CLASSICAL = "classical"
+
+
+def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
+    """The smallest σ for which δ = Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ) (Balle and Wang 2018, Algorithm 1)."""
+    checks.positive("epsilon", epsilon)
+    checks.probability("delta", delta)
+    checks.positive("sensitivity", sensitivity, "the ℓ2 distance between the answers on two neighbours")
+    # Its root is exact to 1e-12; the last factor keeps it on the private side.
+    return sensitivity * float(get_sigma_gaussian(epsilon, delta)) * (1 + 1e-10)
+
+
+def analytic_epsilon(sigma: float, delta: float, sensitivity: float) -> float:
+    """The smallest ε that a given σ has at δ, by the same equation."""
+    checks.positive("sigma", sigma)
+    checks.probability("delta", delta)
+    checks.positive("sensitivity", sensitivity)
+    return float(get_epsilon_gaussian(sigma / sensitivity, delta)) * (1 + 1e-10)
+
+
+def classical_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
+    """σ = √(2 ln(1.25/δ)) Δ₂/ε (Dwork and Roth 2014, Theorem A.1), which is proved for ε < 1 only."""
+    checks.positive("epsilon", epsilon)
+    checks.probability("delta", delta)
+    checks.positive("sensitivity", sensitivity, "the ℓ2 distance between the answers on two neighbours")
+    if epsilon >= 1:
+        raise BadInput(f"epsilon = {epsilon}: the classical formula is proved for ε < 1 only; use the analytic one.")
+    return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Noise for an answer whose ℓ2 sensitivity Δ₂ is known, at a chosen (ε, δ)."""
+
+    sensitivity: float
+    epsilon: float
+    delta: float
+    calibration: Calibration = Calibration.ANALYTIC
+
+    def __post_init__(self) -> None:
+        self.sigma  # noqa: B018  (a wrong field is refused here, not at the first release)
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the noise."""
+        formula = analytic_sigma if self.calibration is Calibration.ANALYTIC else classical_sigma
+        return formula(self.epsilon, self.delta, self.sensitivity)
+
+    def release(self, value: npt.ArrayLike, source: Source = OS_ENTROPY) -> npt.NDArray[np.float64]:
+        """The answer with noise, on a grid of at most σ/2^24.
+
+        Rounding moves neighbours apart by up to a step in every coordinate, √n steps in ℓ2, for which σ makes up. A
+        discrete Gaussian of s steps is a randomized rounding of a continuous one of √(s² − 16) steps, up to a factor of
+        1 ± e^{−300} (Peikert 2010, Theorem 3.1), hence the last term: the analytic guarantee is that of the continuous.
+        """
+        shape, n = np.shape(value), max(1, np.size(value))
+        step = step_below(self.sigma / _FINENESS)
+        sigma = self.sigma / self.sensitivity * (self.sensitivity + math.sqrt(n) * step) / step
+        noisy = to_grid(value, step) + discrete_gaussian(source, math.ceil(math.sqrt(sigma * sigma + 16)), n)
+        return from_grid(noisy, step, shape)
+
+    def event(self, adjacency: Adjacency) -> events.Gaussian:
+        """What an accountant sees, if the sensitivity is the one for this adjacency."""
+        apart = 2 if adjacency is Adjacency.REPLACE else 1
+        return events.Gaussian(apart * self.sigma / self.sensitivity)
+
+    def guarantee(
+        self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL, source: Source = OS_ENTROPY
+    ) -> Guarantee:
+        """What one release promises."""
+        return Guarantee(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=unit,
+            adjacency=adjacency,
+            trust=trust,
+            mechanism=Term.of(
+                "gaussian", sigma=self.sigma, sensitivity=self.sensitivity, formula=str(self.calibration)
+            ),
+            noise_source=source.kind,
+        )

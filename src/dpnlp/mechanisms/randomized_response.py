@@ -1,0 +1,124 @@
+"""Randomized response (Warner 1965): everyone answers for themselves, truthfully with a known probability."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import beta
+
+from dpnlp import checks, events
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
+from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below
+
+_RESOLUTION = 2**62
+"""The probability of the truth is rounded down to a multiple of one in so many."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A share in the population, estimated without bias from randomized answers, and its confidence interval."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """One of k categories: the true one is reported with probability e^ε/(e^ε + k − 1), every other one with the rest.
+
+    With two categories θ = e^ε/(1 + e^ε) is the lecture's probability of the truth, and γ = θ − ½ the thesis's p.
+    """
+
+    epsilon: float
+    categories: int = 2
+
+    def __post_init__(self) -> None:
+        checks.positive("epsilon", self.epsilon)
+        checks.count("categories", self.categories, least=2)
+
+    @classmethod
+    def from_theta(cls, theta: float) -> "RandomizedResponse":
+        """Two categories with the truth told with probability θ: ε = ln(θ/(1 − θ))."""
+        if checks.probability("theta", theta) <= 0.5:
+            raise BadInput(f"theta = {theta}: it must lie strictly between 0.5, pure chance, and 1, the plain truth.")
+        return cls(math.log(theta / (1 - theta)))
+
+    @classmethod
+    def from_gamma(cls, gamma: float) -> "RandomizedResponse":
+        """Two categories with the truth told with probability ½ + γ: ε = ln((½ + γ)/(½ − γ))."""
+        if not 0 < gamma < 0.5:
+            raise BadInput(f"gamma = {gamma}: it must lie strictly between 0, pure chance, and 0.5, the plain truth.")
+        return cls.from_theta(0.5 + gamma)
+
+    @property
+    def theta(self) -> float:
+        """The probability of reporting the true category."""
+        return 1 / (1 + (self.categories - 1) * math.exp(-self.epsilon))
+
+    @property
+    def gamma(self) -> float:
+        """For two categories, how far the probability of the truth lies above one half."""
+        if self.categories != 2:
+            raise BadInput(f"categories = {self.categories}: γ is defined for two of them.")
+        return self.theta - 0.5
+
+    def release(self, answers: npt.ArrayLike, source: Source = OS_ENTROPY) -> Integers:
+        """Randomized answers, as whole numbers 0 … k − 1.
+
+        The truth survives where a 62-bit number lies below θ, rounded towards pure chance; otherwise another answer is
+        drawn.
+        """
+        truth = self._checked(answers)
+        keep = max(math.floor((self.theta - 2.0**-53) * _RESOLUTION), -(-_RESOLUTION // self.categories))
+        kept = below(source, _RESOLUTION, truth.size) < keep
+        other = (truth + 1 + below(source, self.categories - 1, truth.size)) % self.categories
+        return np.where(kept, truth, other).reshape(np.shape(answers))
+
+    def estimate(self, answers: npt.ArrayLike, category: int = 1, confidence: float = 0.95) -> Estimate:
+        """The share of `category` in the truth behind randomized answers (thesis Eqn 2.19, for k categories).
+
+        A share f is reported with r = f θ + (1 − f)(1 − θ)/(k − 1); the observed share is put in for r, without bias.
+        The interval is Clopper and Pearson's for r, carried over; it is never too short.
+        """
+        checks.probability("confidence", confidence)
+        reported = self._checked(answers)
+        if reported.size == 0:
+            raise BadInput("answers: there must be at least one to estimate a share from.")
+        n, hits = reported.size, int(np.sum(reported == category))
+        tail = (1 - confidence) / 2
+        low = float(beta.ppf(tail, hits, n - hits + 1)) if hits else 0.0
+        high = float(beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
+        wrong = (1 - self.theta) / (self.categories - 1)
+
+        def corrected(r: float) -> float:
+            return (r - wrong) / (self.theta - wrong)
+
+        return Estimate(corrected(hits / n), max(0.0, corrected(low)), min(1.0, corrected(high)))
+
+    def _checked(self, answers: npt.ArrayLike) -> Integers:
+        given = np.asarray(answers).ravel()
+        if not (np.issubdtype(given.dtype, np.integer) or given.dtype == np.bool_ or given.size == 0):
+            raise BadInput(f"answers: they must be whole numbers from 0 to {self.categories - 1}, not {given.dtype}.")
+        whole = given.astype(np.int64)
+        if np.any((whole < 0) | (whole >= self.categories)):
+            raise BadInput(f"answers: they must be whole numbers from 0 to {self.categories - 1}.")
+        return whole
+
+    def event(self) -> events.RandomizedResponse:
+        """What an accountant sees for one person's one answer."""
+        return events.RandomizedResponse(self.epsilon, self.categories)
+
+    def guarantee(self, unit: Unit = Unit.EXAMPLE, source: Source = OS_ENTROPY) -> Guarantee:
+        """What one answer promises: local, and any two true answers are neighbours."""
+        return Guarantee(
+            epsilon=self.epsilon,
+            delta=0.0,
+            unit=unit,
+            adjacency=Adjacency.REPLACE,
+            trust=Trust.LOCAL,
+            mechanism=Term.of("randomized-response", theta=self.theta, categories=self.categories),
+            noise_source=source.kind,
+        )
