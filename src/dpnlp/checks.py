@@ -10,55 +10,61 @@ class BadInput(ValueError):
 
 def positive(name: str, value: float, remedy: str = "") -> float:
     """A finite number above 0."""
-    if not (_is_number(value) and math.isfinite(value) and value > 0):
+    number = _number(value)
+    if not 0 < number < math.inf:
         raise BadInput(_sentence(name, value, "must be a finite number above 0", remedy))
-    return float(value)
+    return number
 
 
 def non_negative(name: str, value: float, remedy: str = "") -> float:
     """A finite number of at least 0."""
-    if not (_is_number(value) and math.isfinite(value) and value >= 0):
+    number = _number(value)
+    if not 0 <= number < math.inf:
         raise BadInput(_sentence(name, value, "must be a finite number of at least 0", remedy))
-    return float(value)
+    return number
 
 
 def budget(name: str, value: float) -> float:
     """A target ε: above 0, with infinity standing for no privacy at all."""
-    if not (_is_number(value) and value > 0):
+    number = _number(value)
+    if not number > 0:
         raise BadInput(_sentence(name, value, "must be a number above 0", "inf stands for no privacy"))
-    return float(value)
+    return number
 
 
 def probability(name: str, value: float, remedy: str = "") -> float:
     """A number strictly between 0 and 1."""
-    if not (_is_number(value) and 0 < value < 1):
+    number = _number(value)
+    if not 0 < number < 1:
         raise BadInput(_sentence(name, value, "must lie strictly between 0 and 1", remedy))
-    return float(value)
+    return number
 
 
 def share(name: str, value: float, remedy: str = "") -> float:
     """A number in (0, 1]."""
-    if not (_is_number(value) and 0 < value <= 1):
+    number = _number(value)
+    if not 0 < number <= 1:
         raise BadInput(_sentence(name, value, "must lie above 0 and be at most 1", remedy))
-    return float(value)
+    return number
 
 
 def count(name: str, value: float, least: int = 1, remedy: str = "") -> int:
     """A whole number of at least `least`."""
-    if not _is_number(value) or not math.isfinite(value) or value != int(value) or value < least:
+    if not math.isfinite(_number(value)) or value != int(value) or value < least:
         raise BadInput(_sentence(name, value, f"must be a whole number of at least {least}", remedy))
     return int(value)
 
 
-def _is_number(value: Any) -> bool:
-    """True for anything that behaves as one real number; NaN is none."""
-    if isinstance(value, (bool, str)):
-        return False
+def _number(value: Any) -> float:
+    """Anything that behaves as one real number, as a float; NaN for all else, truth values and texts among it."""
+    if isinstance(value, (bool, str, bytes, bytearray)) or str(getattr(value, "dtype", "")) == "bool":
+        return math.nan
     try:
-        return not math.isnan(float(value))
-    except (TypeError, ValueError):
-        return False
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _sentence(name: str, value: object, allowed: str, remedy: str) -> str:
-    return f"{name} = {value}: it {allowed}" + (f"; {remedy}." if remedy else ".")
+    shown = repr(value) if isinstance(value, str) else value
+    return f"{name} = {shown}: it {allowed}" + (f"; {remedy}." if remedy else ".")

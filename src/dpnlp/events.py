@@ -16,6 +16,12 @@ from dpnlp import checks
 from dpnlp.checks import BadInput
 
 
+def _keep(event: object, **values: float) -> None:
+    """Stores the checked values, so that a NumPy number becomes a plain one, which JSON can write."""
+    for name, value in values.items():
+        object.__setattr__(event, name, value)
+
+
 @dataclass(frozen=True)
 class Gaussian:
     """Normal noise of standard deviation noise_multiplier · C on every coordinate; C bounds the ℓ2 norm."""
@@ -23,7 +29,7 @@ class Gaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        checks.positive("noise_multiplier", self.noise_multiplier)
+        _keep(self, noise_multiplier=checks.positive("noise_multiplier", self.noise_multiplier))
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Laplace:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        checks.positive("noise_multiplier", self.noise_multiplier)
+        _keep(self, noise_multiplier=checks.positive("noise_multiplier", self.noise_multiplier))
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,8 @@ class RandomizedResponse:
     categories: int = 2
 
     def __post_init__(self) -> None:
-        checks.positive("epsilon", self.epsilon)
-        checks.count("categories", self.categories, least=2)
+        _keep(self, epsilon=checks.positive("epsilon", self.epsilon))
+        _keep(self, categories=checks.count("categories", self.categories, least=2))
 
 
 @dataclass(frozen=True)
@@ -56,9 +62,8 @@ class ApproximateDP:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.non_negative("epsilon", self.epsilon)
-        if self.delta != 0:
-            checks.probability("delta", self.delta)
+        _keep(self, epsilon=checks.non_negative("epsilon", self.epsilon))
+        _keep(self, delta=checks.probability("delta", self.delta) if self.delta != 0 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class PoissonSampled:
     event: Gaussian | Laplace | ApproximateDP
 
     def __post_init__(self) -> None:
-        checks.share("q", self.q)
+        _keep(self, q=checks.share("q", self.q))
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,9 @@ class TruncatedPoissonSampled:
     event: Gaussian
 
     def __post_init__(self) -> None:
-        checks.count("records", self.records)
-        checks.share("q", self.q)
-        checks.count("largest_lot", self.largest_lot)
+        _keep(self, records=checks.count("records", self.records))
+        _keep(self, q=checks.share("q", self.q))
+        _keep(self, largest_lot=checks.count("largest_lot", self.largest_lot))
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,9 @@ class FixedSizeSampled:
     event: Gaussian
 
     def __post_init__(self) -> None:
-        checks.count("records", self.records)
-        if checks.count("lot_size", self.lot_size) > self.records:
+        _keep(self, records=checks.count("records", self.records))
+        _keep(self, lot_size=checks.count("lot_size", self.lot_size))
+        if self.lot_size > self.records:
             raise BadInput(f"lot_size = {self.lot_size}: it must not exceed the {self.records} records.")
 
 
@@ -114,7 +120,7 @@ class Repeated:
     count: int
 
     def __post_init__(self) -> None:
-        checks.count("count", self.count)
+        _keep(self, count=checks.count("count", self.count))
 
 
 @dataclass(frozen=True)
@@ -174,17 +180,25 @@ def to_json(event: Event) -> dict[str, Any]:
 
 def from_json(entry: Mapping[str, Any]) -> Event:
     """The event that `to_json` wrote; anything else is refused by name."""
-    if not isinstance(entry, Mapping) or entry.get("event") not in _NAMES:
+    name = entry.get("event") if isinstance(entry, Mapping) else None
+    if not isinstance(name, str) or name not in _NAMES:
         raise BadInput(f'event = {entry!r}: it must be an object whose "event" is one of {", ".join(_NAMES)}.')
-    kind = _NAMES[entry["event"]]
-    arguments: dict[str, Any] = {key: value for key, value in entry.items() if key not in ("event", "of", "events")}
-    if "of" in entry:
-        arguments["event"] = from_json(entry["of"])
-    if "events" in entry:
-        arguments["events"] = tuple(from_json(part) for part in entry["events"])
+    kind = _NAMES[name]
+    types = {field.name: field.type for field in fields(kind)}
+    known = ", ".join("of" if key == "event" else key for key in types) or "no fields"
+    misfit = BadInput(f"event = {dict(entry)!r}: a {name} event has {known}.")
+    arguments = {key: value for key, value in entry.items() if key != "event"}
+    if "of" in arguments:
+        arguments["event"] = inner = from_json(arguments.pop("of"))
+        allowed = types.get("event", "Event")
+        if not isinstance(allowed, str) and not isinstance(inner, allowed):
+            raise BadInput(f"event = {dict(entry)!r}: no bound is known for a {name} event of {_NAME_OF[type(inner)]}.")
+    if "events" in arguments:
+        if not isinstance(arguments["events"], list):
+            raise misfit
+        arguments["events"] = tuple(from_json(part) for part in arguments["events"])
     try:
         event: Event = kind(**arguments)
     except TypeError:
-        known = ", ".join(field.name for field in fields(kind)) or "no fields"
-        raise BadInput(f"event = {dict(entry)!r}: a {entry['event']} event has {known}.") from None
+        raise misfit from None
     return event

@@ -7,8 +7,10 @@ sacreBLEU, read back by `Guarantee.parse`), `statement()` for a reader who knows
 import difflib
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -56,7 +58,7 @@ class Adjacency(StrEnum):
 
     @property
     def comparison(self) -> str:
-        """The clause that completes "the result would be almost the same if ..."; {} is the unit."""
+        """The clause that completes "what would be released if ..."; {} is the unit."""
         return {
             Adjacency.ADD_REMOVE: "any one {} were not in the data, or one more were in it",
             Adjacency.REPLACE: "any one {} were exchanged for any other",
@@ -90,6 +92,7 @@ class Exposure(StrEnum):
 
     @property
     def sentence(self) -> str:
+        """What the reader of a statement is told."""
         return {
             Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
@@ -119,11 +122,13 @@ class Term:
 
     @classmethod
     def of(cls, term_name: str, **parameters: int | float | str) -> "Term":
+        """`Term.of("poisson", q=0.01)` is poisson(q=0.01)."""
         return cls(term_name, tuple(parameters.items()))
 
     @classmethod
     def parse(cls, text: str) -> "Term":
-        match = cls._FORM.fullmatch(text)
+        """Reads what `str` wrote."""
+        match = cls._FORM.fullmatch(str(text))
         if not match:
             raise BadInput(f"term = {text!r}: it must look like poisson(q=0.01).")
         pairs = [pair.partition("=") for pair in match["inside"].split(",")] if match["inside"] else []
@@ -156,7 +161,11 @@ class Guarantee:
             raise BadInput(f"epsilon = {self.epsilon}: it must be a number of at least 0, or inf for no guarantee.")
         if not 0 <= self.delta < 1:
             raise BadInput(f"delta = {self.delta}: it must be 0 for pure differential privacy, or lie below 1.")
-        checks.count("steps", self.steps)
+        if not re.fullmatch(r"[^\s|]+", self.software):
+            raise BadInput(f"software = {self.software!r}: it must be one word, without spaces and without |.")
+        plain = {"epsilon": float(self.epsilon), "delta": float(self.delta), "steps": checks.count("steps", self.steps)}
+        for name, value in plain.items():  # A NumPy number becomes one that JSON can write.
+            object.__setattr__(self, name, value)
 
     @property
     def is_private(self) -> bool:
@@ -180,7 +189,7 @@ class Guarantee:
         if self.epsilon > 700:
             return 1.0
         first = math.exp(self.epsilon) * false_alarms + self.delta
-        second = 1 - math.exp(-self.epsilon) * (1 - self.delta - false_alarms)
+        second = math.exp(-self.epsilon) * (self.delta + false_alarms) - math.expm1(-self.epsilon)
         return min(1.0, first, second)
 
     # One line
@@ -194,10 +203,13 @@ class Guarantee:
     @classmethod
     def parse(cls, signature: str) -> "Guarantee":
         """Reads a signature; what is missing, unknown or malformed is named."""
-        pairs: dict[str, Any] = dict(part.partition(":")[::2] for part in signature.strip().split("|"))
-        if set(pairs) != set(_SHORT):
-            wrong = ", ".join(sorted(set(pairs) ^ set(_SHORT)))
-            raise BadInput(f"signature = {signature!r}: it must have each of {', '.join(_SHORT)}; look at {wrong}.")
+        parts = [part.partition(":") for part in signature.strip().split("|")]
+        pairs: dict[str, Any] = {short: value for short, _, value in parts}
+        _check_version(pairs.get("version", FORMAT))
+        keys = Counter(short for short, _, _ in parts)
+        if wrong := ", ".join(sorted(key for key in {*keys, *_SHORT} if keys[key] != 1 or key not in _SHORT)):
+            keys_once = f"it must have each of {', '.join(_SHORT)} once"
+            raise BadInput(f"signature = {signature!r}: {keys_once}; look at {wrong}.")
         entry = {_SHORT[short]: value for short, value in pairs.items()}
         entry["not_covered"] = [] if entry["not_covered"] == "none" else entry["not_covered"].split("+")
         return cls.from_json(entry)
@@ -217,26 +229,27 @@ class Guarantee:
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> "Guarantee":
         """Reads what `to_json` wrote; another version or an unknown key is refused by name."""
-        if str(entry.get("version")) != str(FORMAT):
-            raise BadInput(f"version = {entry.get('version')}: this dpnlp reads guarantees of version {FORMAT}.")
+        _check_version(entry.get("version") if isinstance(entry, Mapping) else None)
         names = [item.name for item in fields(cls)]
-        for key in set(entry) - {"version"}:
-            if key not in names:
+        for key in entry:
+            if key not in ("version", *names):
                 near = difflib.get_close_matches(key, names, n=1, cutoff=0)[0]
                 raise BadInput(f"{key}: a guarantee has no such key; the nearest known one is {near}.")
         missing = [name for name in names if name not in entry]
         if missing:
             raise BadInput(f"{missing[0]}: the guarantee lacks this key.")
+        if not isinstance(entry["not_covered"], list):
+            raise BadInput(f"not_covered = {entry['not_covered']!r}: it must be a list.")
         return cls(
-            epsilon=_float("epsilon", entry["epsilon"]),
-            delta=_float("delta", entry["delta"]),
+            epsilon=_number("epsilon", entry["epsilon"]),
+            delta=_number("delta", entry["delta"]),
             unit=_member(Unit, "unit", entry["unit"]),
             adjacency=_member(Adjacency, "adjacency", entry["adjacency"]),
             trust=_member(Trust, "trust", entry["trust"]),
             mechanism=Term.parse(entry["mechanism"]),
             sampler=Term.parse(entry["sampler"]),
             accountant=Term.parse(entry["accountant"]),
-            steps=checks.count("steps", _float("steps", entry["steps"])),
+            steps=checks.count("steps", _number("steps", entry["steps"])),
             noise_source=_member(NoiseSource, "noise_source", entry["noise_source"]),
             not_covered=tuple(_member(Exposure, "not_covered", word) for word in entry["not_covered"]),
             software=str(entry["software"]),
@@ -254,31 +267,28 @@ class Guarantee:
         return "\n\n".join((self._promise(), self._attacker(), self._how(), self._limits()))
 
     def _promise(self) -> str:
-        if self.trust is Trust.LOCAL:
-            opening = (
-                f"Each {self.unit} is randomized before it leaves its owner, so that what is released would look "
-                f"almost the same if {self.adjacency.comparison.format(self.unit)}."
-            )
-        else:
-            opening = f"What is released would look almost the same if {self.adjacency.comparison.format(self.unit)}."
+        owned = "user's data" if self.unit is Unit.USER else self.unit
+        local = f"Each {owned} is randomized before it leaves its owner. " if self.trust is Trust.LOCAL else ""
+        comparison = self.adjacency.comparison.format(self.unit)
         bound = (
-            f"Whatever someone may see in it, or do because of it, that single {self.unit} makes at most "
-            f"{_factor(self.epsilon)} times as likely (this factor is e^ε, with ε = {_up(self.epsilon)})"
+            f"Compare what is released with what would be released if {comparison}. The probability of anything that "
+            f"may be seen in the release, or done because of it, differs between the two by a factor of at most "
+            f"{_factor(self.epsilon)} (this is e^ε, with ε = {_up(self.epsilon)})"
         )
-        slip = f", up to an additional probability of at most {_up(self.delta, 2)} (this is δ)." if self.delta else "."
-        return f"What is promised. {opening} {bound}{slip}"
+        slip = f", and beyond that by at most {_up(self.delta, 2)} (this is δ)." if self.delta else "."
+        return f"What is promised. {local}{bound}{slip}"
 
     def _attacker(self) -> str:
         success, seen = 100 * self.attack_success(), 100 * self.detection(0.01)
         task = {
             Adjacency.ADD_REMOVE: f"whether one particular {self.unit} was in the data",
-            Adjacency.REPLACE: f"which of two particular versions of one {self.unit} was in the data",
-            Adjacency.ZERO_OUT: f"whether one particular {self.unit} was in the data or blank",
+            Adjacency.REPLACE: f"which of two particular {self.unit}s was in the data",
+            Adjacency.ZERO_OUT: f"whether one particular {self.unit} was in the data or blanked out",
         }[self.adjacency]
         text = (
-            f"What it means for an attacker. Suppose he knows everything else and only has to say {task}, and both "
-            f"were equally likely. However he goes about it, he is right in at most {_percent(success)} % of the "
-            f"cases; a coin gives 50 %. If he may raise a false alarm in 1 % of the cases, he finds at most "
+            f"What it means for an attacker. Suppose he knows everything else and only has to say {task}, where both "
+            f"answers are equally likely. However he goes about it, he is right in at most {_percent(success)} % of "
+            f"the cases; a coin gives 50 %. If he may raise a false alarm in 1 % of the cases, he finds at most "
             f"{_percent(seen)} % of what he looks for."
         )
         if success > 99:
@@ -286,36 +296,33 @@ class Guarantee:
         return text
 
     def _how(self) -> str:
-        text = f"How it was obtained. Mechanism {self.mechanism}"
-        if self.sampler.name != "none":
-            text += f", on lots drawn by {self.sampler}"
         times = "once" if self.steps == 1 else f"{self.steps:,} times"
-        return f"{text}, used {times}; added up by {self.accountant}."
+        sampler = "" if self.sampler.name == "none" else f" Sampler: {self.sampler}."
+        return (
+            f"How it was obtained. Mechanism: {self.mechanism}, used {times}.{sampler} Accountant: {self.accountant}."
+        )
 
     def _limits(self) -> str:
+        weaker = "k·ε and a larger δ" if self.delta else "k·ε"
+        several = "" if self.unit is Unit.USER else f" A person behind k of them is promised only {weaker}."
         limits = [
+            f"The promise is for one {self.unit}.{several}",
+            "What others wrote about a person is not covered by what that person is promised.",
             "What is true of the data as a whole can still be learned, and may be held against a person who is "
             "not even in it.",
             "Whatever else is released from the same data adds to ε; the data set's ledger keeps the sum.",
         ]
-        if self.unit is not Unit.USER:
-            limits.insert(
-                0,
-                f"The promise is for one {self.unit}. A person behind k of them is protected by k·ε only, "
-                f"and what others wrote about that person is not covered by it.",
-            )
         if self.noise_source is NoiseSource.FIXED_SEED:
             limits.append(
-                "The noise came from a fixed seed: whoever knows the seed can take the noise off, and is promised "
-                "nothing."
+                "The noise came from a fixed seed: whoever knows the seed can take the noise off, and against "
+                "them nothing is promised."
             )
         limits += [exposure.sentence for exposure in self.not_covered]
         return "What is not covered. " + " ".join(limits)
 
     def with_exposures(self, *exposures: Exposure) -> "Guarantee":
         """The same guarantee, naming something more that it does not cover."""
-        added = (e for e in exposures if e not in self.not_covered)
-        return replace(self, not_covered=(*self.not_covered, *added))
+        return replace(self, not_covered=tuple(dict.fromkeys((*self.not_covered, *exposures))))
 
 
 _SHORT = {
@@ -340,17 +347,21 @@ def round_up(value: float, digits: int) -> float:
     """The value at that many significant digits, never below the value itself: how a privacy cost is rounded."""
     if value == 0 or not math.isfinite(value):
         return value
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
-    rounded = float(f"{math.ceil(value / unit) * unit:.{digits}g}")
-    return rounded if rounded >= value else float(f"{rounded + unit:.{digits}g}")
+    decimal = Decimal(repr(float(value)))
+    unit = Decimal(1).scaleb(decimal.adjusted() + 1 - digits)
+    return float(decimal.quantize(unit, rounding=ROUND_CEILING))
 
 
 def _up(value: float, digits: int = 4) -> str:
-    return f"{round_up(value, digits):.{digits}g}"
+    """Rounded up, and written out where that is readable: 10,940 and 0.00001, but 1e-12."""
+    rounded = Decimal(repr(round_up(value, digits))).normalize()
+    return f"{rounded:,f}" if not rounded or -8 < rounded.adjusted() < 8 else f"{rounded:e}"
 
 
 def _factor(epsilon: float) -> str:
-    return f"10^{math.ceil(epsilon / math.log(10))}" if epsilon > 14 else f"{round_up(math.exp(epsilon), 4):,.4g}"
+    if epsilon > 14:
+        return f"10^{math.ceil(epsilon / math.log(10))}"
+    return _up(math.nextafter(math.exp(epsilon), math.inf)) if epsilon else "1"
 
 
 def _percent(value: float) -> str:
@@ -366,11 +377,16 @@ def _number_or_word(text: str) -> int | float | str:
     return text
 
 
-def _float(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise BadInput(f"{name} = {value!r}: it must be a number.") from None
+def _check_version(found: Any) -> None:
+    if str(found) != str(FORMAT):
+        raise BadInput(f"version = {found}: this dpnlp reads guarantees of version {FORMAT}.")
+
+
+def _number(name: str, value: Any) -> int | float:
+    number = _number_or_word(str(value))
+    if isinstance(number, str):
+        raise BadInput(f"{name} = {value!r}: it must be a number.")
+    return number
 
 
 def _member(kind: type[_E], name: str, value: str) -> _E:

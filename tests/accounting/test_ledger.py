@@ -11,15 +11,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpnlp.accounting import pld
-from dpnlp.accounting.ledger import Budget, BudgetExceeded, Ledger, Release, fingerprint
+from dpnlp.accounting.fingerprint import fingerprint
+from dpnlp.accounting.ledger import BudgetExceeded, Ledger
+from dpnlp.accounting.releases import Budget, Release
 from dpnlp.checks import BadInput
 from dpnlp.events import (
     ApproximateDP,
@@ -39,6 +43,14 @@ from dpnlp.guarantee import Adjacency, Unit
 ADD_REMOVE, REPLACE, ZERO_OUT = Adjacency.ADD_REMOVE, Adjacency.REPLACE, Adjacency.ZERO_OUT
 DELTA = 1e-6
 PRINT = "ab" * 32
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What is synced, and when, has tests of its own; elsewhere it would only cost time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture
@@ -61,6 +73,22 @@ def charge(
 
 def ids(ledger: Ledger) -> list[str]:
     return [release.id for release in ledger.read().releases]
+
+
+def anchor_of(data: bytes) -> bytes:
+    """The anchor of a ledger with these lines, made without the ledger's help."""
+    lines = data.splitlines()
+    return f"{len(lines)} {hashlib.sha256(lines[-1]).hexdigest()}\n".encode()
+
+
+def assert_anchored(ledger: Ledger) -> None:
+    assert ledger.head_path.read_bytes() == anchor_of(ledger.path.read_bytes())
+
+
+def interrupt(ledger: Ledger, data: bytes, anchored: bytes) -> None:
+    """What a crash leaves: the ledger as far as it was written, and the anchor of before."""
+    ledger.path.write_bytes(data)
+    ledger.head_path.write_bytes(anchored)
 
 
 def sealed(entry: dict[str, object]) -> bytes:
@@ -147,22 +175,22 @@ def test_the_ledger_is_beside_the_data(tmp_path: Path, dataset: Path) -> None:
     assert Ledger.beside(tmp_path / "other.jsonl") == Ledger.beside(dataset)
 
 
-@pytest.mark.parametrize("use", [Ledger.beside, fingerprint])
-def test_a_missing_data_set_is_named(tmp_path: Path, use: object) -> None:
-    assert callable(use)
+def test_a_missing_data_set_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"^dataset = .*absent: there is no such file or directory; check the path\.$"):
-        use(tmp_path / "absent")
+        Ledger.beside(tmp_path / "absent")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_release_is_on_the_disk_before_its_run_starts(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
-    charge(ledger, Gaussian(4.0))
-    file, folder = ledger.path.stat().st_ino, ledger.path.parent.stat().st_ino
-    assert synced == [file, folder]
-    charge(ledger, Gaussian(4.0))
-    assert synced == [file, folder, file]
+    file, folder = 0, ledger.path.parent.stat().st_ino
+    for expected in (["anchor", "file", "folder", "folder"], ["anchor", "file", "folder"]):
+        charge(ledger, Gaussian(4.0))
+        file, anchor = ledger.path.stat().st_ino, ledger.head_path.stat().st_ino
+        names = {file: "file", folder: "folder", anchor: "anchor"}
+        assert [names[inode] for inode in synced] == expected
+        synced.clear()
 
 
 # What was spent
@@ -411,7 +439,8 @@ def test_a_release_without_a_bound_exceeds_every_finite_budget(
 _RACER = """
 import sys, time
 from pathlib import Path
-from dpnlp.accounting.ledger import BudgetExceeded, Ledger, fingerprint
+from dpnlp.accounting.fingerprint import fingerprint
+from dpnlp.accounting.ledger import BudgetExceeded, Ledger
 from dpnlp.events import Gaussian
 from dpnlp.guarantee import Adjacency, Unit
 dataset = Path(sys.argv[1])
@@ -425,6 +454,7 @@ for _ in range(5):
         print(Ledger.beside(dataset).charge("race", Gaussian(8.0), Unit.EXAMPLE, Adjacency.ADD_REMOVE, state))
     except BudgetExceeded:
         print("refused")
+    assert Ledger.beside(dataset).read().warnings == ()
 """
 
 
@@ -449,6 +479,8 @@ def test_racing_processes_never_exceed_the_budget_together(ledger: Ledger, datas
     assert (len(answers), answers.count("refused")) == (20, 7)
     assert sorted(ids(ledger)) == sorted(answer for answer in answers if answer != "refused")
     assert ledger.spent().epsilon == limit
+    assert_anchored(ledger)
+    assert not list(dataset.parent.glob(".*")), "nothing temporary may stay behind"
 
 
 @pytest.mark.parametrize(
@@ -473,17 +505,19 @@ def test_a_writer_waits_for_all_and_a_reader_for_writers(ledger: Ledger, held: i
 
 def test_a_write_interrupted_anywhere_loses_nothing_and_is_reported(ledger: Ledger) -> None:
     first = charge(ledger, Gaussian(4.0))
-    start = len(ledger.path.read_bytes())
+    start, anchored = len(ledger.path.read_bytes()), ledger.head_path.read_bytes()
     last = charge(ledger, Gaussian(3.0), what='a "}" in the name')
     whole = ledger.path.read_bytes()
     for size in range(start + 1, len(whole)):
-        ledger.path.write_bytes(whole[:size])
+        interrupt(ledger, whole[:size], anchored)
         kept = [first, last] if size == len(whole) - 1 else [first]
         assert ids(ledger) == kept
         (warning,) = ledger.read().warnings
         assert warning.startswith(f"{ledger.path}, line 2: its writing was interrupted, ")
         kept.append(charge(ledger, Gaussian(2.0)))
+        assert_anchored(ledger)
         kept.append(charge(ledger, Gaussian(1.0)))
+        assert_anchored(ledger)
         assert ids(ledger) == kept
         assert ledger.path.read_bytes().startswith(whole[:size]), "a ledger is only ever appended to"
         assert ledger.read().warnings == (() if size == len(whole) - 1 else (warning,))
@@ -491,44 +525,138 @@ def test_a_write_interrupted_anywhere_loses_nothing_and_is_reported(ledger: Ledg
 
 def test_an_interrupted_repair_is_completed(ledger: Ledger) -> None:
     first = charge(ledger, Gaussian(4.0))
-    start = len(ledger.path.read_bytes())
+    start, anchored = len(ledger.path.read_bytes()), ledger.head_path.read_bytes()
     charge(ledger, Gaussian(3.0))
     torn = ledger.path.read_bytes()[: start + 50]
-    ledger.path.write_bytes(torn)
+    interrupt(ledger, torn, anchored)
     second = charge(ledger, Gaussian(2.0))
     whole = ledger.path.read_bytes()
     assert json.loads(whole.splitlines()[2])["sha256"] == hashlib.sha256(torn[start:]).hexdigest()
     for size in range(len(torn), len(whole)):
-        ledger.path.write_bytes(whole[:size])
+        interrupt(ledger, whole[:size], anchored)
         kept = [first, second] if size == len(whole) - 1 else [first]
         assert ids(ledger) == kept
         kept.append(charge(ledger, Gaussian(1.0)))
         assert ids(ledger) == kept
+        assert_anchored(ledger)
         assert ledger.path.read_bytes().startswith(whole[:size])
         assert f"{ledger.path}, line 2: its writing was interrupted, " in ledger.read().warnings[0]
 
 
 def test_a_refusal_leaves_an_interrupted_line_as_it_is(ledger: Ledger) -> None:
     ledger.set_budget(1.0, DELTA, Unit.EXAMPLE, ADD_REMOVE)
+    anchored = ledger.head_path.read_bytes()
     charge(ledger, Gaussian(50.0))
-    ledger.path.write_bytes(ledger.path.read_bytes()[:-20])
+    interrupt(ledger, ledger.path.read_bytes()[:-20], anchored)
     before = ledger.path.read_bytes()
     with pytest.raises(BudgetExceeded):
         charge(ledger, Gaussian(0.1))
-    assert ledger.path.read_bytes() == before
+    assert (ledger.path.read_bytes(), ledger.head_path.read_bytes()) == (before, anchored)
 
 
 def test_a_full_disk_is_an_error_and_can_be_recovered_from(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     first = charge(ledger, Gaussian(4.0))
+    anchored = ledger.head_path.read_bytes()
     with monkeypatch.context() as patched:
         write = os.write
         patched.setattr(os, "write", lambda file, data: write(file, data[:40]))
         with pytest.raises(BadInput, match=r"ledger: only 40 of \d+ bytes could be written; make room on the disk\.$"):
             charge(ledger, Gaussian(4.0))
+    assert ledger.head_path.read_bytes() == anchored
     assert ids(ledger) == [first]
     assert len(ledger.read().warnings) == 1
     second = charge(ledger, Gaussian(4.0))
     assert ids(ledger) == [first, second]
+    assert_anchored(ledger)
+
+
+def test_a_line_is_anchored_only_after_it_is_on_the_disk(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    charge(ledger, Gaussian(4.0))
+    state = [(ledger.path.read_bytes(), ledger.head_path.read_bytes())]
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any) -> Any:
+            result = call(*arguments)
+            state.append((ledger.path.read_bytes(), ledger.head_path.read_bytes()))
+            return result
+
+        return wrapper
+
+    with monkeypatch.context() as patched:
+        for name in ("write", "fsync", "replace"):
+            patched.setattr(os, name, watched(getattr(os, name)))
+        charge(ledger, Gaussian(4.0))
+    (old, old_anchor), (new, new_anchor) = state[0], state[-1]
+    assert (old_anchor, new_anchor) == (anchor_of(old), anchor_of(new))
+    # The new anchor is synced under another name; the line is written and synced; the anchor is replaced; the folder.
+    assert state[1:] == [(old, old_anchor), *[(new, old_anchor)] * 2, *[(new, new_anchor)] * 2]
+
+
+def crashing_charge(ledger: Ledger, event: Event) -> None:
+    """The line is written, but then the power fails, before its anchor is replaced."""
+
+    def power_failure(*_: object) -> None:
+        raise OSError("power failure")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "replace", power_failure)
+        with pytest.raises(OSError, match="power failure"):
+            charge(ledger, event)
+
+
+def test_a_crash_before_the_line_is_anchored_loses_nothing(ledger: Ledger) -> None:
+    first = charge(ledger, Gaussian(4.0))
+    anchored = ledger.head_path.read_bytes()
+    for count in (1, 2):
+        crashing_charge(ledger, Gaussian(3.0))
+        assert ledger.head_path.read_bytes() == anchored
+        contents = ledger.read()
+        assert (len(contents.releases), contents.warnings) == (1 + count, ())
+    last = charge(ledger, Gaussian(2.0))
+    assert [release.event for release in ledger.read().releases] == [Gaussian(z) for z in (4.0, 3.0, 3.0, 2.0)]
+    assert (ids(ledger)[0], ids(ledger)[-1]) == (first, last)
+    assert_anchored(ledger)
+    assert len(list(ledger.path.parent.iterdir())) == 3, "nothing temporary may stay behind"
+
+
+def test_a_crash_before_the_first_line_is_anchored_loses_nothing(ledger: Ledger) -> None:
+    crashing_charge(ledger, Gaussian(4.0))
+    (warning,) = ledger.read().warnings
+    assert warning.startswith(f"{ledger.head_path}: it is missing, ")
+    assert len(ids(ledger)) == 1
+    charge(ledger, Gaussian(4.0))
+    assert (len(ids(ledger)), ledger.read().warnings) == (2, ())
+    assert_anchored(ledger)
+
+
+def test_a_crash_before_a_repair_is_anchored_loses_nothing(ledger: Ledger) -> None:
+    charge(ledger, Gaussian(4.0))
+    start, anchored = len(ledger.path.read_bytes()), ledger.head_path.read_bytes()
+    charge(ledger, Gaussian(3.0))
+    whole = ledger.path.read_bytes()
+    for size in range(start + 1, len(whole)):
+        interrupt(ledger, whole[:size], anchored)
+        kept = [Gaussian(4.0), Gaussian(3.0)] if size == len(whole) - 1 else [Gaussian(4.0)]
+        crashing_charge(ledger, Gaussian(2.0))
+        assert ledger.head_path.read_bytes() == anchored
+        assert [release.event for release in ledger.read().releases] == [*kept, Gaussian(2.0)]
+        charge(ledger, Gaussian(1.0))
+        assert [release.event for release in ledger.read().releases] == [*kept, Gaussian(2.0), Gaussian(1.0)]
+        assert_anchored(ledger)
+
+
+def test_nothing_is_charged_where_no_anchor_can_be_made(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    charge(ledger, Gaussian(4.0))
+    before = ledger.path.read_bytes()
+
+    def write_protected(**_: object) -> None:
+        raise PermissionError("write-protected")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "NamedTemporaryFile", write_protected)
+        with pytest.raises(PermissionError, match="write-protected"):
+            charge(ledger, Gaussian(4.0))
+    assert ledger.path.read_bytes() == before
 
 
 # Changed files
@@ -539,8 +667,9 @@ def lines(ledger: Ledger) -> list[bytes]:
     """A budget, a release, an interrupted line, its repair, and two more releases."""
     ledger.set_budget(math.inf, DELTA, Unit.EXAMPLE, ADD_REMOVE)
     charge(ledger, Gaussian(4.0))
+    anchored = ledger.head_path.read_bytes()
     charge(ledger, Gaussian(3.0))
-    ledger.path.write_bytes(ledger.path.read_bytes()[:-100])
+    interrupt(ledger, ledger.path.read_bytes()[:-100], anchored)
     charge(ledger, Gaussian(2.0))
     charge(ledger, Gaussian(1.0))
     written = ledger.path.read_bytes().splitlines(keepends=True)
@@ -551,12 +680,14 @@ def lines(ledger: Ledger) -> list[bytes]:
 
 def refuses(ledger: Ledger, data: bytes, number: int, why: str = "") -> None:
     ledger.path.write_bytes(data)
+    anchored = ledger.head_path.read_bytes() if ledger.head_path.exists() else None
     pattern = f"^{re.escape(str(ledger.path))}, line {number}: .*{why}.*restore the newest copy of the ledger\\.$"
     with pytest.raises(BadInput, match=pattern):
         ledger.read()
     with pytest.raises(BadInput, match=pattern):
         charge(ledger, Gaussian(4.0))
     assert ledger.path.read_bytes() == data
+    assert (ledger.head_path.read_bytes() if ledger.head_path.exists() else None) == anchored
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 6])
@@ -593,7 +724,7 @@ def test_a_damaged_end_of_line_is_noticed(ledger: Ledger, lines: list[bytes], nu
     refuses(ledger, b"".join(ended), 3 if number == 4 else number)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6])
 def test_a_removed_line_is_noticed(ledger: Ledger, lines: list[bytes], number: int) -> None:
     remaining = lines[: number - 1] + lines[number:]
     refuses(ledger, b"".join(remaining), 3 if number == 4 else number)
@@ -611,12 +742,12 @@ def test_a_repeated_line_is_noticed(ledger: Ledger, lines: list[bytes], number: 
     refuses(ledger, b"".join(lines), 3 if number == 3 else number + 1)
 
 
-@pytest.mark.parametrize("number", [1, 2, 5])
-def test_a_forged_line_is_noticed_by_the_next(ledger: Ledger, lines: list[bytes], number: int) -> None:
+@pytest.mark.parametrize("number", [1, 2, 5, 6])
+def test_a_forged_line_is_noticed_by_the_next_or_the_anchor(ledger: Ledger, lines: list[bytes], number: int) -> None:
     entry = json.loads(lines[number - 1])
     del entry["checksum"]
     lines[number - 1] = sealed(entry | {"unit": "word"})
-    refuses(ledger, b"".join(lines), number + 1)
+    refuses(ledger, b"".join(lines), min(number + 1, 6))
 
 
 def test_the_last_line_cannot_be_changed_and_passed_off_as_interrupted(ledger: Ledger, lines: list[bytes]) -> None:
@@ -624,6 +755,186 @@ def test_the_last_line_cannot_be_changed_and_passed_off_as_interrupted(ledger: L
     assert changed != lines[5]
     for end in (b"", b"\n", b"x", b"\n\n"):
         refuses(ledger, b"".join(lines[:5]) + changed.rstrip(b"\n") + end, 6, "changed after it was written")
+
+
+# A lost end
+
+
+@pytest.mark.parametrize("left", range(6))
+def test_lines_cut_off_the_end_are_noticed(ledger: Ledger, lines: list[bytes], left: int) -> None:
+    refuses(ledger, b"".join(lines[:left]), 6, "says that this line was written, but it is missing; ")
+
+
+def test_a_last_line_cut_short_anywhere_is_noticed(ledger: Ledger, lines: list[bytes]) -> None:
+    before, last = b"".join(lines[:5]), lines[5]
+    for size in range(1, len(last)):
+        refuses(ledger, before + last[:size], 6, "says that this line was written, but it is cut short; ")
+
+
+def test_a_line_cut_short_further_up_is_noticed(ledger: Ledger, lines: list[bytes]) -> None:
+    for size in range(1, len(lines[4]), 50):
+        refuses(
+            ledger, b"".join(lines[:4]) + lines[4][:size], 6, "says that this line was written, but it is missing; "
+        )
+
+
+def test_an_anchored_line_cannot_be_passed_off_as_interrupted(tmp_path: Path) -> None:
+    """Not even with the repair that a crash would have brought about."""
+    ledger, other = Ledger(tmp_path / "corpus.ledger"), Ledger(tmp_path / "other.ledger")
+    charge(ledger, Gaussian(4.0))
+    start, anchored = len(ledger.path.read_bytes()), ledger.head_path.read_bytes()
+    charge(ledger, Gaussian(3.0))
+    interrupt(other, ledger.path.read_bytes()[: start + 50], anchored)
+    charge(other, Gaussian(2.0))
+    refuses(ledger, other.path.read_bytes(), 2, "says that this line was written, but another stands in its place; ")
+
+
+def test_an_older_copy_is_noticed_at_every_later_time(ledger: Ledger) -> None:
+    copies = [b""]
+    for z in (4.0, 3.0, 2.0, 1.0):
+        charge(ledger, Gaussian(z))
+        now = ledger.path.read_bytes()
+        for copy in copies:
+            refuses(ledger, copy, len(copies), "but it is missing; ")
+        ledger.path.write_bytes(now)
+        copies.append(now)
+    assert len(ids(ledger)) == 4
+
+
+def test_an_older_copy_that_was_continued_elsewhere_is_noticed(tmp_path: Path) -> None:
+    ledger, other = Ledger(tmp_path / "corpus.ledger"), Ledger(tmp_path / "other.ledger")
+    charge(ledger, Gaussian(4.0))
+    interrupt(other, ledger.path.read_bytes(), ledger.head_path.read_bytes())
+    charge(ledger, Gaussian(1.0))
+    for _ in range(2):
+        charge(other, Gaussian(9.0))
+        refuses(ledger, other.path.read_bytes(), 2, "but another stands in its place; ")
+
+
+def test_a_deleted_ledger_is_noticed(ledger: Ledger, lines: list[bytes]) -> None:
+    ledger.path.unlink()
+    message = re.escape(f"{ledger.path}, line 6: {ledger.head_path.name} says that this line was written, but it is ")
+    for _ in range(2):
+        with pytest.raises(BadInput, match=f"^{message}missing; restore the newest copy of the ledger\\.$"):
+            ledger.read()
+        with pytest.raises(BadInput, match=f"^{message}missing; restore the newest copy of the ledger\\.$"):
+            charge(ledger, Gaussian(4.0))
+    assert ledger.head_path.read_bytes() == anchor_of(b"".join(lines))
+
+
+def test_a_ledger_that_another_process_starts_meanwhile_is_not_taken_for_a_deleted_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_now = Path.open
+
+    def too_early(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path == ledger.path and arguments == ("rb",):
+            charge(ledger, Gaussian(4.0))
+            raise FileNotFoundError
+        return open_now(path, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", too_early)
+        assert ledger.read().releases == ()
+    assert len(ids(ledger)) == 1
+
+
+def test_the_anchor_is_read_while_no_writer_can_change_it(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    charge(ledger, Gaussian(4.0))
+    locked, read_now = list[bool](), Path.read_bytes
+
+    def watched(path: Path) -> bytes:
+        with ledger.path.open("rb") as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                locked.append(True)
+            else:
+                locked.append(False)
+        return read_now(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", watched)
+        ledger.read()
+    assert locked[-1]
+
+
+def test_a_missing_anchor_is_reported_until_the_next_line(ledger: Ledger, lines: list[bytes]) -> None:
+    ledger.head_path.unlink()
+    contents = ledger.read()
+    assert len(contents.releases) == 3
+    assert contents.warnings[1:] == (
+        f"{ledger.head_path}: it is missing, so that lines lost from the end of the ledger would go unnoticed; compare "
+        "the ledger with its newest copy before the next line brings this file back.",
+    )
+    refuses(ledger, b"".join([*lines[:4], lines[5]]), 5, "lines before it were removed")
+    ledger.path.write_bytes(b"".join(lines))
+    charge(ledger, Gaussian(4.0))
+    assert ledger.read().warnings == contents.warnings[:1]
+    assert_anchored(ledger)
+
+
+def test_an_empty_ledger_needs_no_anchor(ledger: Ledger) -> None:
+    ledger.path.touch()
+    assert ledger.read().warnings == ()
+    charge(ledger, Gaussian(4.0))
+    assert_anchored(ledger)
+
+
+_HASH = b"5e" * 32
+
+
+@pytest.mark.parametrize(
+    "anchor",
+    [
+        b"",
+        b"\n",
+        b"1\n",
+        _HASH + b"\n",
+        b"1 " + _HASH,
+        b"1 " + _HASH + b"\r\n",
+        b"1 " + _HASH + b"\n\n",
+        b"1 " + _HASH[:-1] + b"\n",
+        b"1 " + _HASH.upper() + b"\n",
+        b"0 " + _HASH + b"\n",
+        b"-1 " + _HASH + b"\n",
+        b"9" * 5000 + b" " + _HASH + b"\n",
+        b"\xff",
+    ],
+)
+def test_a_malformed_anchor_is_named(ledger: Ledger, anchor: bytes) -> None:
+    charge(ledger, Gaussian(4.0))
+    before = ledger.path.read_bytes()
+    ledger.head_path.write_bytes(anchor)
+    pattern = re.escape(
+        f"{ledger.head_path}: it must be one line, the number of lines in the ledger and the SHA-256 of the last; "
+        "restore the newest copy of it, or delete it if the ledger is known to be complete."
+    )
+    with pytest.raises(BadInput, match=f"^{pattern}$"):
+        ledger.read()
+    with pytest.raises(BadInput, match=f"^{pattern}$"):
+        charge(ledger, Gaussian(4.0))
+    assert (ledger.path.read_bytes(), ledger.head_path.read_bytes()) == (before, anchor)
+
+
+def test_every_changed_byte_of_the_anchor_is_noticed(ledger: Ledger, lines: list[bytes]) -> None:
+    anchor = ledger.head_path.read_bytes()
+    assert anchor == anchor_of(b"".join(lines))
+    for at in range(len(anchor)):
+        ledger.head_path.write_bytes(anchor[:at] + bytes([anchor[at] ^ 1]) + anchor[at + 1 :])
+        with pytest.raises(BadInput):
+            ledger.read()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_whoever_may_read_the_ledger_may_read_its_anchor(ledger: Ledger, mode: int) -> None:
+    ledger.path.touch()
+    ledger.path.chmod(mode)
+    charge(ledger, Gaussian(4.0))
+    assert ledger.head_path.stat().st_mode & 0o777 == mode
+
+
+# Lines that no ledger writes
 
 
 def test_a_line_that_is_not_json_is_named(ledger: Ledger) -> None:
@@ -660,110 +971,3 @@ def test_records_cannot_be_changed_in_memory(ledger: Ledger) -> None:
     assert isinstance(release, Release)
     with pytest.raises(AttributeError):
         release.unit = Unit.WORD  # type: ignore[misc]
-
-
-# The fingerprint
-
-
-def fill(folder: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
-
-
-_FILES = st.dictionaries(
-    st.sampled_from(["a", "b", "ab", "d/a", "d/b", "da"]), st.sampled_from([b"", b"a", b"ba", b"b"])
-)
-
-
-@settings(max_examples=50, deadline=None)
-@given(_FILES, _FILES)
-def test_two_directories_have_one_fingerprint_only_if_they_are_equal(
-    one: dict[str, bytes], other: dict[str, bytes]
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        first, second = Path(folder, "first"), Path(folder, "second")
-        for path, files in ((first, one), (second, other)):
-            path.mkdir()
-            fill(path, files)
-            Path(folder, f"{path.name}.ledger.key").write_bytes(bytes(range(32)))
-        assert (fingerprint(first) == fingerprint(second)) == (one == other)
-
-
-def test_a_fingerprint_follows_the_content(dataset: Path) -> None:
-    before = fingerprint(dataset)
-    assert fingerprint(dataset) == before
-    assert re.fullmatch("[0-9a-f]{64}", before)
-    content = dataset.read_bytes()
-    dataset.write_bytes(content + b" ")
-    assert fingerprint(dataset) != before
-    dataset.write_bytes(content)
-    assert fingerprint(dataset) == before
-
-
-def test_the_order_of_the_file_system_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = fill(tmp_path / "corpus", {name: name.encode() for name in ("c", "a", "b/d", "b/c")})
-    before = fingerprint(corpus)
-    listed = Path.rglob
-    monkeypatch.setattr(Path, "rglob", lambda path, pattern: sorted(listed(path, pattern), reverse=True))
-    assert fingerprint(corpus) == before
-
-
-def test_ledgers_and_keys_are_no_part_of_the_data(tmp_path: Path) -> None:
-    corpus = fill(tmp_path / "corpus", {"train.jsonl": b"x"})
-    before = fingerprint(corpus)
-    fingerprint(corpus / "train.jsonl")
-    charge(Ledger.beside(corpus / "train.jsonl"), Gaussian(4.0))
-    assert len(list(corpus.iterdir())) == 3
-    assert fingerprint(corpus) == before
-
-
-def test_the_key_is_a_secret_of_its_own(dataset: Path, ledger: Ledger) -> None:
-    old = os.umask(0)
-    try:
-        value = fingerprint(dataset)
-    finally:
-        os.umask(old)
-    ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, value)
-    assert sorted(path.name for path in dataset.parent.iterdir()) == [
-        "corpus.jsonl",
-        "corpus.jsonl.ledger",
-        "corpus.jsonl.ledger.key",
-    ]
-    assert ledger.key_path.stat().st_mode & 0o777 == 0o600
-    key, content, written = ledger.key_path.read_bytes(), dataset.read_bytes(), ledger.path.read_bytes()
-    assert len(key) == 32
-    assert key not in written
-    assert key.hex().encode() not in written
-    for name in hashlib.algorithms_guaranteed - {"shake_128", "shake_256"}:
-        assert hashlib.new(name, content).hexdigest()[:64].encode() not in written
-    assert hashlib.blake2b(content, digest_size=32).hexdigest().encode() not in written
-    ledger.key_path.unlink()
-    assert fingerprint(dataset) != value
-
-
-@pytest.mark.parametrize("size", [0, 31, 33])
-def test_a_damaged_key_is_named(dataset: Path, ledger: Ledger, size: int) -> None:
-    ledger.key_path.write_bytes(bytes(size))
-    message = (
-        f"ledger.key: the key has {size} bytes and must have 32; restore it from a copy, or delete it, after which "
-    )
-    with pytest.raises(BadInput, match=re.escape(message)):
-        fingerprint(dataset)
-    assert ledger.key_path.read_bytes() == bytes(size)
-
-
-def test_of_two_keys_made_at_once_the_first_stays(
-    dataset: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = bytes(range(32))
-
-    def while_another_process_is_faster(size: int) -> bytes:
-        ledger.key_path.write_bytes(first)
-        return bytes(size)
-
-    monkeypatch.setattr(os, "urandom", while_another_process_is_faster)
-    assert fingerprint(dataset) == fingerprint(dataset)
-    assert ledger.key_path.read_bytes() == first
-    assert sorted(dataset.parent.iterdir()) == [dataset, ledger.key_path]

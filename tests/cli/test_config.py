@@ -348,9 +348,9 @@ options:
                             The orders to try. Default: 2.0 4.0.
   --animals CHOICE [CHOICE ...]
                             More of them. A list, each entry one of cat,
-                            polar-bear. Default: none.
+                            polar-bear.
   --out PATH                Where it is written. Default: runs.
-  --title TEXT              Its title. Default: none.
+  --title TEXT              Its title.
   --json, --no-json         Print one JSON object. Default: no.
 
 learning:
@@ -361,7 +361,7 @@ learning:
 What is promised:
   --privacy.epsilon NUMBER  The most that may be spent; inf stands for no
                             privacy. Default: 3.0.
-  --privacy.delta NUMBER    The slip. Default: none.
+  --privacy.delta NUMBER    The slip.
 
 general:
   --debug                   Show the traceback of an error.

@@ -100,11 +100,11 @@ dpnlp echo far COMMAND --help says what it does and which flags it takes.
         ("ehco", 2, "", "dpnlp: ehco: unknown command; the nearest known one is echo.\n"),
         ("led --help", 2, "", "dpnlp: led: unknown command; the nearest known one is ledger.\n"),
         ("ledger shwo", 2, "", "dpnlp: ledger shwo: unknown command; the nearest known one is ledger show.\n"),
-        ("echo fra away", 2, "", "dpnlp: echo fra: unknown command; the nearest known one is echo far.\n"),
+        ("echo fra away", 2, "", "dpnlp: echo fra: no command and no file; the nearest command is echo far.\n"),
         ("echo --tims 2", 2, "", "dpnlp: --tims: unknown flag; the nearest known one is --times.\n"),
         # Bad input, failure, interrupt
         ("echo --times two", 2, "", "dpnlp: --times = two: it must be a whole number.\n"),
-        ("echo --times 0", 2, "", "dpnlp: times = 0: it must be a whole number of at least 1.\n"),
+        ("echo --times 0", 2, "", "dpnlp: --times = 0: it must be a whole number of at least 1.\n"),
         ("fail", 2, "", "dpnlp: HOW is not given: The exception.\n"),
         ("fail broken", 1, "", "dpnlp: RuntimeError: the disk is full; --debug shows the traceback.\n"),
         ("fail mute", 1, "", "dpnlp: RuntimeError; --debug shows the traceback.\n"),

@@ -1,8 +1,14 @@
 """The ledger: what has been spent on a data set over all runs, in a file beside it, and the budget that it obeys.
 
 One JSON object per line, only ever appended. Every line carries its own SHA-256 and that of the line before it, so
-that a line which was changed, removed or moved is noticed. This guards against accidents and careless edits; it is no
-defence against someone who writes the file anew, or who cuts lines off its end.
+that a line which was changed, removed or moved is noticed. What a chain cannot show is that its end is gone: the
+anchor beside it, `<name>.ledger.head`, says how many lines there are and which is the last, so that lines cut off or
+cut short, or an older copy put back, are noticed too. It is replaced after each line; should a crash come in between,
+the line counts all the same, and is anchored along with the next one.
+
+This guards against accidents and careless edits. Not noticed is a ledger that is rewritten, or put back, together with
+its anchor. Where lines and the anchor are removed together, a warning is all there is, and only until the next line. A
+line that a crash left without an anchor can be cut off unnoticed until then, but its run was never started.
 
 A release is charged in full before its run starts, and never refunded: a crash can waste privacy, not hide its cost.
 """
@@ -14,61 +20,44 @@ import math
 import os
 import re
 import secrets
+import stat
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpnlp import checks, events
-from dpnlp.accounting import composition, pld
-from dpnlp.accounting.subsampling import amplified
+from dpnlp import events
+from dpnlp.accounting.releases import Budget, Contents, Release, Spent
 from dpnlp.checks import BadInput
-from dpnlp.events import ApproximateDP, Composed, Event, NonPrivate, PoissonSampled, Repeated
+from dpnlp.events import Event
 from dpnlp.guarantee import Adjacency, Unit, round_up
 
 FORMAT = 1
 """Version of the lines."""
 
 _SEAL = re.compile(rb'(\{.*), "checksum": "([0-9a-f]{64})"\}')
+_ANCHOR = re.compile(rb"([1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
 _TORN = b" (torn)"
 """Ends a line whose writing was interrupted, so that it cannot be taken for a whole line that someone changed."""
+
+_UNANCHORED = (
+    "it is missing, so that lines lost from the end of the ledger would go unnoticed; compare the ledger with its "
+    "newest copy before the next line brings this file back."
+)
+
+
+class Anchor(NamedTuple):
+    """The end of a ledger: the number of its lines, and the SHA-256 of the last one."""
+
+    lines: int
+    sha256: str
 
 
 class BudgetExceeded(BadInput):
     """A release that would cost more than is left. It was not recorded and must not be made."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """One run's use of the data. `what` is shown to whoever reads the ledger, so it must not quote the data."""
-
-    id: str
-    time: str
-    what: str
-    event: Event
-    unit: Unit
-    adjacency: Adjacency
-    fingerprint: str
-
-    def __str__(self) -> str:
-        return f"release {self.id} ({self.what})"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The most that may be spent from now on, all earlier releases included. The last one in the ledger counts."""
-
-    epsilon: float
-    delta: float
-    unit: Unit
-    adjacency: Adjacency
-
-    def __post_init__(self) -> None:
-        checks.budget("epsilon", self.epsilon)
-        checks.probability("delta", self.delta)
 
 
 @dataclass(frozen=True)
@@ -80,63 +69,6 @@ class Repair:
 
     line: int
     sha256: str
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The ε of all releases together. Where it is infinite, `reasons` has a sentence for each release to blame."""
-
-    epsilon: float
-    delta: float
-    unit: Unit | None
-    adjacency: Adjacency
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What stands in a ledger. A warning is a sentence about a line whose writing was interrupted."""
-
-    releases: tuple[Release, ...] = ()
-    budget: Budget | None = None
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def unit(self) -> Unit | None:
-        """The largest unit that all releases protect; None where they have none in common, or there are none."""
-        common = [unit for unit in Unit if all(release.unit.protects(unit) for release in self.releases)]
-        return next((unit for unit in common if all(unit.protects(other) for other in common)), None)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The one that all releases were made for, else replace, under which all of them can be compared."""
-        made_for = {release.adjacency for release in self.releases} or {Adjacency.ADD_REMOVE}
-        return made_for.pop() if len(made_for) == 1 else Adjacency.REPLACE
-
-    def spent(self, delta: float | None = None, unit: Unit | None = None, adjacency: Adjacency | None = None) -> Spent:
-        """All releases composed, whichever state of the data they saw: the people in it may be the same.
-
-        Without arguments: at the budget's δ, for the largest unit and the adjacency that the releases allow.
-        """
-        delta = self.budget.delta if delta is None and self.budget else delta
-        if delta is None:
-            raise BadInput("delta: the ledger has no budget that would give it; give delta, or set a budget.")
-        checks.probability("delta", delta)
-        unit, adjacency = unit or self.unit, adjacency or self.adjacency
-        if not self.releases:
-            return Spent(0.0, delta, unit, adjacency)
-        if unit is None:
-            units = ", ".join(sorted({release.unit for release in self.releases}))
-            return Spent(math.inf, delta, None, adjacency, (f"The releases protect no unit in common, but {units}.",))
-        reasons = [reason for release in self.releases if (reason := _mismatch(release, unit, adjacency))]
-        if reasons:
-            return Spent(math.inf, delta, unit, adjacency, tuple(reasons))
-        epsilon, why = _bound(self.releases, delta, adjacency)
-        if math.isfinite(epsilon):
-            return Spent(epsilon, delta, unit, adjacency)
-        alone = [(release, *_bound([release], delta, adjacency)) for release in self.releases]
-        reasons = [f"{release}: {its_why}" for release, its, its_why in alone if not math.isfinite(its)]
-        return Spent(math.inf, delta, unit, adjacency, tuple(reasons or [f"All releases together: {why}"]))
 
 
 @dataclass(frozen=True)
@@ -154,17 +86,18 @@ class Ledger:
         return cls(real.with_name(f"{real.name}.ledger"))
 
     @property
-    def key_path(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.key")
+    def head_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.head")
 
     def read(self) -> Contents:
-        """What stands in the file; nothing where there is none."""
+        """What stands in the file; nothing where there is none and never was."""
+        anchor = self._anchor()  # Before the ledger is looked for: where there is an anchor, there was a ledger.
         try:
             with self.path.open("rb", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_SH)
-                return self._scan(file.read())[0]
+                return self._scan(file.read(), self._anchor())[0]
         except FileNotFoundError:
-            return Contents()
+            return self._scan(b"", anchor)[0]
 
     def spent(self, delta: float | None = None, unit: Unit | None = None, adjacency: Adjacency | None = None) -> Spent:
         return self.read().spent(delta, unit, adjacency)
@@ -184,17 +117,67 @@ class Ledger:
         with self.path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            before = file.read()
-            contents, head, mending = self._scan(before)
+            contents, end, mending = self._scan(file.read(), self._anchor())
             if isinstance(record, Release) and contents.budget:
                 self._refuse_excess(contents, contents.budget, record)
-            line = mending + _seal(record, head) + b"\n"
-            written = os.write(file.fileno(), line)
-            os.fsync(file.fileno())
-            if not before:
-                _fsync_directory(self.path.parent)
-        if written < len(line):
-            raise BadInput(f"{self.path}: only {written} of {len(line)} bytes could be written; make room on the disk.")
+            line = _seal(record, end.sha256)
+            with self._anchoring(Anchor(end.lines + 1, _sha256(line))):
+                self._write(file.fileno(), mending + line + b"\n")
+                if not end.lines:
+                    fsync_directory(self.path.parent)
+
+    def _write(self, file: int, data: bytes) -> None:
+        written = os.write(file, data)
+        os.fsync(file)
+        if written < len(data):
+            raise BadInput(f"{self.path}: only {written} of {len(data)} bytes could be written; make room on the disk.")
+
+    @contextmanager
+    def _anchoring(self, anchor: Anchor) -> Iterator[None]:
+        """Replaces the anchor once the line is on the disk; never before, or a crash would look like a lost line.
+
+        The new one is made first: where that fails, as in a folder that is write-protected, nothing is charged yet.
+        """
+        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=".", suffix=".ledger.head", delete=False) as file:
+            ready = Path(file.name)
+            try:
+                os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
+                file.write(f"{anchor.lines} {anchor.sha256}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
+                yield
+                ready.replace(self.head_path)
+                fsync_directory(self.path.parent)
+            finally:
+                ready.unlink(missing_ok=True)
+
+    def _anchor(self) -> Anchor | None:
+        try:
+            data = self.head_path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if match := _ANCHOR.fullmatch(data):
+            return Anchor(int(match[1]), match[2].decode())
+        raise BadInput(
+            f"{self.head_path}: it must be one line, the number of lines in the ledger and the SHA-256 of the last; "
+            "restore the newest copy of it, or delete it if the ledger is known to be complete."
+        )
+
+    def _compare(self, data: bytes, anchor: Anchor | None) -> list[str]:
+        """What to warn of. Lines that the anchor does not know yet are no loss; the one that it names must be there."""
+        if anchor is None:
+            return [f"{self.head_path}: {_UNANCHORED}"] if data else []
+        *whole, rest = data.split(b"\n")
+        if anchor.lines > len(whole):
+            problem = "it is cut short" if rest and anchor.lines == len(whole) + 1 else "it is missing"
+        elif _sha256(whole[anchor.lines - 1]) != anchor.sha256:
+            problem = "another stands in its place"
+        else:
+            return []
+        raise BadInput(
+            f"{self.path}, line {anchor.lines}: {self.head_path.name} says that this line was written, but {problem}; "
+            "restore the newest copy of the ledger."
+        )
 
     def _refuse_excess(self, contents: Contents, budget: Budget, release: Release) -> None:
         limits = (budget.delta, budget.unit, budget.adjacency)
@@ -208,8 +191,8 @@ class Ledger:
                 f"one {budget.unit} under {budget.adjacency}; add noise, take fewer steps, or set a larger budget."
             )
 
-    def _scan(self, data: bytes) -> tuple[Contents, str, bytes]:
-        """The contents, the SHA-256 that the next line must carry, and what must be written before it.
+    def _scan(self, data: bytes, anchor: Anchor | None) -> tuple[Contents, Anchor, bytes]:
+        """The contents, the end that the next line continues, and what must be written before it.
 
         Only an interrupted write may leave a line that cannot be read. It stays where it is, marked, and the next
         line is its repair. A repair has no freedom: should its own writing be interrupted, the rest of it is written.
@@ -247,45 +230,8 @@ class Ledger:
                 raise _damaged(place)
             warnings.append(f"{place}: its writing was interrupted, before anything was released on its account.")
             number, head = number + 1, _sha256(repair)
-        return Contents(tuple(releases), budget, tuple(warnings)), head, mending
-
-
-def fingerprint(dataset: Path | str) -> str:
-    """Tells states of a data set apart without saying anything about its content: a BLAKE2b hash under a secret key.
-
-    Without the key nobody can test a guess about the data, so it is not in the ledger but in a file of its own. The
-    hash is over each file's name within the data set and its content; ledgers and keys are left out.
-    """
-    key = _key(Ledger.beside(dataset).key_path)
-    root = Path(dataset).resolve()
-    files = (path for path in (root, *root.rglob("*")) if path.is_file())
-    named = {os.fsencode(path.relative_to(root)): path for path in files}
-    total = hashlib.blake2b(key=key, digest_size=32)
-    for name, path in sorted(named.items()):
-        if path == root or not path.name.endswith((".ledger", ".ledger.key")):
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, lambda: hashlib.blake2b(key=key, digest_size=32))
-            total.update(len(name).to_bytes(8) + name + content.digest())
-    return total.hexdigest()
-
-
-def _key(path: Path) -> bytes:
-    """The key, made on first use. It gets its name only once it is whole, and only if none was there before."""
-    if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".ledger.key") as file:
-            file.write(os.urandom(32))
-            file.flush()
-            os.fsync(file.fileno())
-            with suppress(FileExistsError):
-                path.hardlink_to(file.name)
-        _fsync_directory(path.parent)
-    key = path.read_bytes()
-    if len(key) != 32:
-        raise BadInput(
-            f"{path}: the key has {len(key)} bytes and must have 32; restore it from a copy, or delete it, after which "
-            "new fingerprints can no longer be compared with old ones."
-        )
-    return key
+        warnings += self._compare(data, anchor)
+        return Contents(tuple(releases), budget, tuple(warnings)), Anchor(number, head), mending
 
 
 def _seal(record: Release | Budget | Repair, previous: str) -> bytes:
@@ -333,48 +279,10 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _fsync_directory(path: Path) -> None:
+def fsync_directory(path: Path) -> None:
     """A new file survives a power failure only once its directory is on the disk too."""
     directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _mismatch(release: Release, unit: Unit, adjacency: Adjacency) -> str:
-    """Why the release says nothing about this unit and adjacency; empty where it does."""
-    if not release.unit.protects(unit):
-        return f"{release} protects one {release.unit} and promises nothing for one {unit}."
-    if adjacency not in (release.adjacency, Adjacency.REPLACE):
-        return f"{release} was made for {release.adjacency} and has no bound under {adjacency}."
-    return ""
-
-
-def _bound(releases: Sequence[Release], delta: float, adjacency: Adjacency) -> tuple[float, str]:
-    """The ε of these releases together, and what to say should it be infinite."""
-    parts = (release.event if release.adjacency is adjacency else _under_replace(release.event) for release in releases)
-    try:
-        return pld.epsilon(Composed(tuple(parts)), delta, adjacency), f"no finite ε holds at δ = {delta}."
-    except BadInput as problem:
-        return math.inf, str(problem)
-
-
-def _under_replace(event: Event) -> Event:
-    """The event, made for neighbours that differ by one record's presence, for neighbours that exchange one.
-
-    That is two steps, one record out and one in. Where the noise is known the accountant takes the distance twice; a
-    bare (ε, δ) becomes that of a group of two.
-    """
-    match event:
-        case Repeated(inner, count):
-            return Repeated(_under_replace(inner), count)
-        case Composed(parts):
-            return Composed(tuple(_under_replace(part) for part in parts))
-        case PoissonSampled(q, ApproximateDP(epsilon, delta)):
-            return _under_replace(ApproximateDP(*amplified(epsilon, delta, q)))
-        case ApproximateDP(epsilon, delta):
-            doubled, failure = composition.group(epsilon, delta, size=2)
-            return ApproximateDP(doubled, failure) if failure < 1 else NonPrivate()
-        case _:
-            return event

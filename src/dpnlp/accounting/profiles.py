@@ -58,14 +58,13 @@ def laplace(largest: float) -> Profile:
     return Profile.symmetric(lambda x: -np.expm1(np.minimum(x - largest, 0.0) / 2), largest)
 
 
-def response(epsilon: float, categories: int = 2, failure: float = 0.0) -> Profile:
+def response(epsilon: float, categories: int = 2) -> Profile:
     """Randomized response among k categories: the true answer has probability 1/(1 + (k−1)e^−ε) and loss ε.
 
-    With two categories, and everything given away with probability `failure`, this is the worst that any
-    (ε, failure)-DP release can be (Kairouz, Oh and Viswanath 2015, Theorem 3.3).
+    With two categories this is the worst that any ε-DP release can be (Kairouz, Oh and Viswanath 2015).
     """
-    true = (1 - failure) / (1 + (categories - 1) * math.exp(-epsilon))
-    return Profile.symmetric(lambda x: failure + true * -np.expm1(np.minimum(x - epsilon, 0.0)), epsilon)
+    true = 1 / (1 + (categories - 1) * math.exp(-epsilon))
+    return Profile.symmetric(lambda x: true * -np.expm1(np.minimum(x - epsilon, 0.0)), epsilon)
 
 
 def poisson_sampled(base: Profile, q: float) -> Profile:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import dp_accounting
 import numpy as np
 import numpy.typing as npt
+from absl import logging
 from dp_accounting import rdp as dp_rdp
 
 from dpnlp import checks
@@ -63,7 +64,7 @@ def _divergence(event: Event, delta: float, adjacency: Adjacency, orders: Sequen
     """The Rényi divergence at each order, and the δ that is left for the conversion.
 
     An (ε, δ₁) release is an ε-DP one except with probability δ₁ (Kairouz, Oh and Viswanath 2015), and has no Rényi
-    divergence of its own. So δ₁ is taken off the target first: δ = 1 − (1 − δ₁)(1 − δ').
+    divergence of its own. So δ₁ is taken off the target first: δ = δ₁ + (1 − δ₁) δ'.
     """
     checks.probability("delta", delta)
     total: Array = np.zeros(len(orders))
@@ -72,7 +73,8 @@ def _divergence(event: Event, delta: float, adjacency: Adjacency, orders: Sequen
         part, failure = _of_atom(atom, adjacency, orders)
         total = total + times * part
         log_kept += times * math.log1p(-failure)
-    return total, 1 - (1 - delta) * math.exp(-log_kept)
+    lost = -math.expm1(log_kept)
+    return total, (delta - lost) / (1 - lost)
 
 
 def _of_atom(atom: Atom, adjacency: Adjacency, orders: Sequence[float]) -> tuple[Array, float]:
@@ -126,4 +128,9 @@ def _library(
     relation: object = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
 ) -> Array:
     accountant = dp_rdp.RdpAccountant(list(orders), relation)
-    return np.asarray(accountant.compose(event).rdp, dtype=np.float64)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)  # An order that does not converge is left out; that is no news to a user.
+    try:
+        return np.asarray(accountant.compose(event).rdp, dtype=np.float64)
+    finally:
+        logging.set_verbosity(verbosity)

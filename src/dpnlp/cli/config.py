@@ -8,21 +8,18 @@ import argparse
 import dataclasses
 import difflib
 import inspect
-import math
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from decimal import Decimal
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 from dpnlp.checks import BadInput
+from dpnlp.cli.values import Kind, Refused, kind_of
 
 
 class Config(Protocol):
@@ -60,102 +57,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return next((k for k in words if k.startswith(word)), difflib.get_close_matches(word, words, n=1, cutoff=0)[0])
 
 
-# What a value may be
-
-
-class _Refused(Exception):
-    """A value is not of its kind. The text, if any, says what to do."""
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """A type as the user meets it: `allowed` completes "it must be ...", `read` takes flag text or a YAML value."""
-
-    metavar: str
-    allowed: str
-    read: Callable[[Any], Any]
-    is_list: bool = False
-
-    @property
-    def is_switch(self) -> bool:
-        return not self.metavar
-
-
-def _kind(annotation: Any) -> _Kind:
-    origin, inside = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType) and len(inside) == 2 and NoneType in inside:
-        kind = _kind(inside[inside[0] is NoneType])
-        return dataclasses.replace(kind, allowed=f"{kind.allowed}, or none", read=partial(_optional, kind.read))
-    if origin is tuple and inside[1:] == (...,) and inside[0] is not bool:
-        kind = _kind(inside[0])
-        return _Kind(kind.metavar, f"a list, each entry {kind.allowed}", partial(_entries, kind.read), is_list=True)
-    if origin is Literal or (isinstance(annotation, type) and issubclass(annotation, StrEnum)):
-        members = {str(member): member for member in inside or annotation}
-        return _Kind("CHOICE", f"one of {', '.join(members)}", partial(_choice, members))
-    if annotation not in _SCALARS:
-        raise TypeError(f"{annotation}: no option can be of this type.")
-    return _SCALARS[annotation]
-
-
-def _optional(read: Callable[[Any], Any], value: Any) -> Any:
-    """The word none unsets an option, unless it is a value of the kind itself."""
-    try:
-        return None if value is None else read(value)
-    except _Refused:
-        if value in ("none", ["none"]):
-            return None
-        raise
-
-
-def _entries(read: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
-    return tuple(read(entry) for entry in (value if isinstance(value, list) else [value]))
-
-
-def _choice(members: Mapping[str, Any], value: Any) -> Any:
-    if isinstance(value, bool) or str(value) not in members:
-        raise _Refused
-    return members[str(value)]
-
-
-def _exactly(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise _Refused("put it in quotes" if kind is str else "")
-    return value
-
-
-def _number(value: Any) -> float:
-    """A number or its text, which it may be in YAML too: there, 1e-5 is text."""
-    if isinstance(value, bool):
-        raise _Refused
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise _Refused from None
-    if math.isnan(number):
-        raise _Refused("nan is not one")
-    if math.isinf(number) and isinstance(value, str) and "inf" not in value.lower():
-        raise _Refused("this one is too large")
-    return number
-
-
-def _whole(value: Any) -> int:
-    """1e6 and 1_000_000 are whole. It goes through Decimal because 1e23 as a float is another number."""
-    if type(value) is int:
-        return value
-    if math.isfinite(_number(value)) and (exact := Decimal(str(value))) == int(exact):
-        return int(exact)
-    raise _Refused
-
-
-_SCALARS = {
-    bool: _Kind("", "true or false", partial(_exactly, bool)),
-    float: _Kind("NUMBER", "a number", _number),
-    int: _Kind("INTEGER", "a whole number", _whole),
-    Path: _Kind("PATH", "a path", lambda value: Path(_exactly(str, value))),
-    str: _Kind("TEXT", "text", partial(_exactly, str)),
-}
-
-
 # From a dataclass to its options
 
 
@@ -164,7 +65,7 @@ class Option:
     """One setting: a field of the verb, or of a dataclass inside it (then its name has dots)."""
 
     name: str
-    kind: _Kind
+    kind: Kind
     default: Any
     help: str
     heading: str
@@ -185,7 +86,7 @@ class Option:
     def read(self, value: Any, called: str, where: str = "") -> Any:
         try:
             return self.kind.read(value)
-        except _Refused as refused:
+        except Refused as refused:
             remedy = f"; {refused}" if str(refused) else ""
             sentence = f"{called} = {_shown(value)}{where}: it must be {self.kind.allowed}{remedy}."
             raise BadInput(sentence) from None
@@ -194,8 +95,13 @@ class Option:
         """Its help, with what it may be and what it is when not given."""
         allowed = self.kind.allowed
         choices = f" {allowed[0].upper()}{allowed[1:]}." if self.kind.metavar == "CHOICE" else ""
+        text = f"{self.help.rstrip('.')}.{choices}"
+        if self.default is MISSING:
+            return f"{text} Required."
+        if self.default is None or self.default == ():
+            return text
         default = {True: "yes", False: "no"}[self.default] if isinstance(self.default, bool) else _shown(self.default)
-        return f"{self.help.rstrip('.')}.{choices} {'Required' if self.default is MISSING else f'Default: {default}'}."
+        return f"{text} Default: {default}."
 
 
 def _options(cls: type[Config]) -> dict[str, Option]:
@@ -216,7 +122,14 @@ def _walk(cls: type[Config], prefix: str = "", group: str = "", defaults: Any = 
         else:
             positional = about.get("positional", False)
             heading = "arguments" if positional else heading or "options"
-            yield Option(name, _kind(hint), default, about["help"], heading, positional)
+            yield Option(name, kind_of(hint), default, about["help"], heading, positional)
+
+
+def as_typed(cls: type[Config], sentence: str) -> str:
+    """A refusal that begins with a field, "lot_size = 7: ...", with the flag that the user knows it by."""
+    name, found, rest = sentence.partition(" = ")
+    options = _options(cls)
+    return f"{options[name].typed}{found}{rest}" if name in options else sentence
 
 
 # From values to a dataclass, and back

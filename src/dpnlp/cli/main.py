@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from typing import NamedTuple, Protocol
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import Config, help_text, nearest, parse, width
+from dpnlp.cli.config import Config, as_typed, help_text, nearest, parse, width
 
 
 class Verb(Config, Protocol):
@@ -35,16 +35,16 @@ Commands = Mapping[Words, Command]
 COMMANDS: Commands = {
     ("account",): Command("dpnlp.cli.account:Account", "Plan a private training run: noise, steps or ε from the rest"),
     ("account", "mechanism", "randomized-response"): Command(
-        "dpnlp.cli.mechanism:RandomizedResponse", "One answer out of a few, randomized"
+        "dpnlp.cli.mechanism:RandomizedResponse", "Answers that are true with a known probability"
     ),
     ("account", "mechanism", "laplace"): Command("dpnlp.cli.mechanism:Laplace", "Laplace noise on one answer"),
     ("account", "mechanism", "gaussian"): Command("dpnlp.cli.mechanism:Gaussian", "Gaussian noise on one answer"),
     ("account", "mechanism", "exponential"): Command(
-        "dpnlp.cli.mechanism:Exponential", "One choice by the exponential mechanism"
+        "dpnlp.cli.mechanism:Exponential", "A choice among candidates with scores"
     ),
-    ("ledger", "show"): Command("dpnlp.cli.ledger:Show", "What was released, and what that cost"),
+    ("ledger",): Command("dpnlp.cli.ledger:Show", "Show what was released from a data set and what all of it cost"),
     ("ledger", "budget"): Command("dpnlp.cli.ledger:Budget", "Set what may be spent on a data set"),
-    ("ledger", "add"): Command("dpnlp.cli.ledger:Add", "Enter a release"),
+    ("ledger", "add"): Command("dpnlp.cli.ledger:Add", "Enter a release that was made by other means"),
 }
 
 
@@ -86,7 +86,12 @@ def _dispatch(words: Sequence[str], commands: Commands) -> int:
     if below and rest and not _is_argument(rest[0]):
         known = (" ".join((*path, longer[0])) for longer in below)
         typed = " ".join((*path, rest[0]))
-        raise BadInput(f"{typed}: unknown command; the nearest known one is {nearest(typed, known)}.")
+        what = (
+            "unknown command; the nearest known one"
+            if command is None
+            else "no command and no file; the nearest command"
+        )
+        raise BadInput(f"{typed}: {what} is {nearest(typed, known)}.")
     name = " ".join(("dpnlp", *path))
     wants_help = "-h" in rest or "--help" in rest
     if command is None:
@@ -95,7 +100,11 @@ def _dispatch(words: Sequence[str], commands: Commands) -> int:
     if wants_help:
         print(help_text(verb, name) + _listing(below, "\nmore commands:"), end="")
     else:
-        parse(verb, rest, name).run()
+        chosen = parse(verb, rest, name)
+        try:
+            chosen.run()
+        except BadInput as error:
+            raise BadInput(as_typed(verb, str(error))) from error
     return 0
 
 
@@ -108,8 +117,8 @@ def _known_words(words: Sequence[str], commands: Commands) -> Words:
 
 
 def _is_argument(word: str) -> bool:
-    """True for a flag and for what looks like a file; what else stands where a command could is a misspelt one."""
-    return word.startswith("-") or "." in word or "/" in word
+    """True for a flag and for a file; what else stands where a command could is a misspelt one."""
+    return word.startswith("-") or "." in word or "/" in word or os.path.exists(word)  # noqa: PTH110  (starts faster)
 
 
 def _answer_without_verb(name: str, rest: Sequence[str], below: Commands, wants_help: bool) -> int:

@@ -1,1 +1,16 @@
 """Noise on one answer: the mechanisms of the lectures, sampled so that no floating-point attack sees through them."""
+
+from dpnlp.mechanisms.exponential import Exponential
+from dpnlp.mechanisms.gaussian import Gaussian, analytic_epsilon, analytic_sigma, classical_sigma
+from dpnlp.mechanisms.laplace import Laplace
+from dpnlp.mechanisms.randomized_response import RandomizedResponse
+
+__all__ = [
+    "Exponential",
+    "Gaussian",
+    "Laplace",
+    "RandomizedResponse",
+    "analytic_epsilon",
+    "analytic_sigma",
+    "classical_sigma",
+]

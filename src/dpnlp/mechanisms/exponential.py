@@ -25,6 +25,9 @@ _EPSILON_BITS = 16
 _HOPELESS = 4096
 """A candidate so many nats below the best counts as just so far below; its chance is e^−4096 either way."""
 
+_FARTHEST = 2.0**1000
+"""Scores are clamped to so many grid steps on either side, where they could not be told apart anyway."""
+
 
 @dataclass(frozen=True)
 class Exponential:
@@ -80,7 +83,9 @@ class Exponential:
         denominator = (1 if self.monotone else 2) * k << max(bits, 0)
         numerator = rate << max(-bits, 0)
         limit = _HOPELESS * denominator // numerator
-        steps = np.minimum(np.floor(score.max() / step) - np.floor(score / step), limit).astype(np.int64)
+        with np.errstate(over="ignore"):
+            floor = np.floor(np.clip(score / step, -_FARTHEST, _FARTHEST))
+        steps = np.minimum(floor.max() - floor, limit).astype(np.int64)
         shared = math.gcd(numerator, denominator)
         return steps * (numerator // shared), denominator // shared
 

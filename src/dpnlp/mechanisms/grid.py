@@ -17,12 +17,14 @@ from dpnlp.mechanisms.randomness import Integers, Source, below, bernoulli_exp, 
 _FARTHEST = 2.0**61
 """Answers are clamped to so many grid steps on either side; clamping never moves neighbours apart."""
 
+_LARGEST_ROOT = math.isqrt(2**63 - 1)
+
 
 def step_below(size: float) -> float:
     """The largest power of two that is at most `size`."""
     if not 1e-290 < size < 1e290:
         raise BadInput(f"scale = {size:g}: noise of this size cannot be put on a grid; rescale the answer.")
-    return 2.0 ** math.floor(math.log2(size))
+    return math.ldexp(0.5, math.frexp(size)[1])
 
 
 def to_grid(value: npt.ArrayLike, step: float) -> Integers:
@@ -30,10 +32,11 @@ def to_grid(value: npt.ArrayLike, step: float) -> Integers:
 
     As the step is a power of two the division is exact, so the rounding error is at most half a step.
     """
-    answer = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    answer = np.asarray(value, dtype=np.float64).ravel()
     if not np.all(np.isfinite(answer)):
         raise BadInput("value: it has entries that are NaN or infinite; an answer must be finite to be released.")
-    return np.clip(np.rint(answer / step), -_FARTHEST, _FARTHEST).astype(np.int64)
+    with np.errstate(over="ignore"):  # A warning would tell how large the answer is.
+        return np.clip(np.rint(answer / step), -_FARTHEST, _FARTHEST).astype(np.int64)
 
 
 def from_grid(steps: Integers, step: float, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
@@ -43,6 +46,7 @@ def from_grid(steps: Integers, step: float, shape: tuple[int, ...]) -> npt.NDArr
 
 def discrete_laplace(source: Source, scale: int, count: int) -> Integers:
     """Whole numbers y with probability proportional to exp(−|y|/scale) (Canonne et al. 2020, Algorithm 2)."""
+    _check_scale(scale, 2**56)
     drawn = np.empty(0, dtype=np.int64)
     while drawn.size < count:
         tries = int((count - drawn.size) * 1.7) + 64
@@ -58,15 +62,24 @@ def discrete_gaussian(source: Source, scale: int, count: int) -> Integers:
     """Whole numbers y with probability proportional to exp(−y²/2scale²) (Canonne et al. 2020, Algorithm 3).
 
     Their proposal, a discrete Laplace sample, is taken with t = σ, for which the ratio is exp(−(|y| − σ)²/2σ²).
-    The scale is at most 2^25, so that squares stay below 2^63 for any sample that has ever been drawn.
+    The scale is at most 2^26: a proposal too far out to be squared in 63 bits has a chance below e^−1000.
     """
+    _check_scale(scale, 2**26)
     drawn = np.empty(0, dtype=np.int64)
     while drawn.size < count:
         tries = int((count - drawn.size) * 1.4) + 64
         proposal = discrete_laplace(source, scale, tries)
-        accepted = bernoulli_exp(source, (np.abs(proposal) - scale) ** 2, 2 * scale * scale)
+        beyond = np.minimum(np.abs(proposal) - scale, _LARGEST_ROOT)
+        accepted = bernoulli_exp(source, beyond**2, 2 * scale * scale)
         drawn = np.concatenate((drawn, proposal[accepted]))
     return drawn[:count]
+
+
+def _check_scale(scale: int, largest: int) -> None:
+    if not 1 <= scale <= largest:
+        raise BadInput(
+            f"scale = {scale:g} grid steps: it must be at most {largest:g}; use a larger ε or fewer entries."
+        )
 
 
 def _runs(source: Source, count: int) -> Integers:

@@ -1,6 +1,8 @@
 """The Laplace mechanism (Dwork et al. 2006): f(D) + Lap(Δ₁/ε) on every coordinate is ε-DP."""
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +29,7 @@ class Laplace:
 
     @property
     def scale(self) -> float:
-        """b = Δ₁/ε, by the definition; on the grid it is larger by less than a millionth."""
+        """b = Δ₁/ε, by the definition; on the grid it is larger by less than a millionth of 1 + 1/ε."""
         return self.sensitivity / self.epsilon
 
     def release(self, value: npt.ArrayLike, source: Source = OS_ENTROPY) -> npt.NDArray[np.float64]:
@@ -37,13 +39,13 @@ class Laplace:
         """
         shape, n = np.shape(value), max(1, np.size(value))
         step = step_below(self.scale / (_FINENESS * n))
-        scale = int(np.ceil((self.sensitivity + n * step) / self.epsilon / step))
+        scale = math.ceil((Fraction(float(self.sensitivity)) / Fraction(step) + n) / Fraction(float(self.epsilon)))
         noisy = to_grid(value, step) + discrete_laplace(source, scale, n)
         return from_grid(noisy, step, shape)
 
     def event(self, adjacency: Adjacency) -> events.Laplace:
         """What an accountant sees, if the sensitivity is the one for this adjacency."""
-        return events.Laplace((2 if adjacency is Adjacency.REPLACE else 1) / self.epsilon)
+        return events.Laplace((2 if Adjacency(adjacency) is Adjacency.REPLACE else 1) / self.epsilon)
 
     def guarantee(
         self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL, source: Source = OS_ENTROPY

@@ -37,7 +37,7 @@ class RandomizedResponse:
 
     def __post_init__(self) -> None:
         checks.positive("epsilon", self.epsilon)
-        checks.count("categories", self.categories, least=2)
+        object.__setattr__(self, "categories", checks.count("categories", self.categories, least=2))
 
     @classmethod
     def from_theta(cls, theta: float) -> "RandomizedResponse":
@@ -68,26 +68,34 @@ class RandomizedResponse:
     def release(self, answers: npt.ArrayLike, source: Source = OS_ENTROPY) -> Integers:
         """Randomized answers, as whole numbers 0 … k − 1.
 
-        The truth survives where a 62-bit number lies below θ, rounded towards pure chance; otherwise another answer is
-        drawn.
+        The truth survives where a 62-bit number lies below θ; otherwise another answer is drawn. θ is rounded towards
+        pure chance by way of 1 − θ, which keeps its digits when ε is large.
         """
         truth = self._checked(answers)
-        keep = max(math.floor((self.theta - 2.0**-53) * _RESOLUTION), -(-_RESOLUTION // self.categories))
+        others = (self.categories - 1) * math.exp(-self.epsilon)
+        lies = max(1, math.ceil(others / (1 + others) * (1 + 2.0**-50) * _RESOLUTION))
+        keep = max(_RESOLUTION - lies, -(-_RESOLUTION // self.categories))
         kept = below(source, _RESOLUTION, truth.size) < keep
         other = (truth + 1 + below(source, self.categories - 1, truth.size)) % self.categories
         return np.where(kept, truth, other).reshape(np.shape(answers))
 
     def estimate(self, answers: npt.ArrayLike, category: int = 1, confidence: float = 0.95) -> Estimate:
-        """The share of `category` in the truth behind randomized answers (thesis Eqn 2.19, for k categories).
+        """The share of `category` in the truth behind randomized answers."""
+        if category not in range(self.categories):
+            raise BadInput(f"category = {category}: it must be a whole number from 0 to {self.categories - 1}.")
+        reported = self._checked(answers)
+        return self.estimate_from_counts(int(np.sum(reported == category)), reported.size, confidence)
+
+    def estimate_from_counts(self, hits: int, people: int, confidence: float = 0.95) -> Estimate:
+        """The same from how many of the people reported the category (thesis Eqn 2.19, for k categories).
 
         A share f is reported with r = f θ + (1 − f)(1 − θ)/(k − 1); the observed share is put in for r, without bias.
         The interval is Clopper and Pearson's for r, carried over; it is never too short.
         """
         checks.probability("confidence", confidence)
-        reported = self._checked(answers)
-        if reported.size == 0:
-            raise BadInput("answers: there must be at least one to estimate a share from.")
-        n, hits = reported.size, int(np.sum(reported == category))
+        n = checks.count("people", people)
+        if checks.count("hits", hits, least=0) > n:
+            raise BadInput(f"hits = {hits}: it must not exceed the {n} people.")
         tail = (1 - confidence) / 2
         low = float(beta.ppf(tail, hits, n - hits + 1)) if hits else 0.0
         high = float(beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
@@ -96,7 +104,8 @@ class RandomizedResponse:
         def corrected(r: float) -> float:
             return (r - wrong) / (self.theta - wrong)
 
-        return Estimate(corrected(hits / n), max(0.0, corrected(low)), min(1.0, corrected(high)))
+        low, high = (min(1.0, max(0.0, corrected(r))) for r in (low, high))
+        return Estimate(corrected(hits / n), low, high)
 
     def _checked(self, answers: npt.ArrayLike) -> Integers:
         given = np.asarray(answers).ravel()

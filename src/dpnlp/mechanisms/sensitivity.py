@@ -40,8 +40,7 @@ class Contribution:
         """
         checks.positive("bound", bound)
         checks.count("dimension", dimension)
-        if order not in (1, 2):
-            raise BadInput(f"order = {order}: it must be 1 or 2, the norm that was clipped.")
+        _check_order(order)
         return cls(bound, bound) if order == 1 else cls(bound * math.sqrt(dimension), bound)
 
     @classmethod
@@ -60,7 +59,7 @@ class Contribution:
 
 def of_sum(contribution: Contribution, adjacency: Adjacency) -> Sensitivity:
     """Sums, and whatever is released per record: a record that is replaced moves the answer twice."""
-    apart = 2 if adjacency is Adjacency.REPLACE else 1
+    apart = 2 if Adjacency(adjacency) is Adjacency.REPLACE else 1
     return Sensitivity(apart * contribution.l1, apart * contribution.l2)
 
 
@@ -68,13 +67,13 @@ def of_range(low: float, high: float, adjacency: Adjacency) -> Sensitivity:
     """Sums of numbers in [low, high]: high − low when one is replaced, the larger magnitude when one is added."""
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise BadInput(f"range = [{low}, {high}]: it must be two finite numbers, the lower one first.")
-    width = high - low if adjacency is Adjacency.REPLACE else max(abs(low), abs(high))
+    width = high - low if Adjacency(adjacency) is Adjacency.REPLACE else max(abs(low), abs(high))
     return Sensitivity(width, width)
 
 
 def of_mean(total: Sensitivity, records: int, adjacency: Adjacency) -> Sensitivity:
     """Means over a public number of records, from the sensitivity of their sum."""
-    if adjacency is Adjacency.ADD_REMOVE:
+    if Adjacency(adjacency) is Adjacency.ADD_REMOVE:
         raise BadInput(
             "adjacency = add-remove: a mean divides by the number of records, which is then private; release a noisy "
             "sum and a noisy count, or use replace."
@@ -86,7 +85,7 @@ def of_mean(total: Sensitivity, records: int, adjacency: Adjacency) -> Sensitivi
 def of_histogram(adjacency: Adjacency, bins_per_record: int = 1) -> Sensitivity:
     """Counts. A replaced record leaves its bins and enters others: ℓ1 doubles, ℓ2 grows by √2 only."""
     counted = Contribution.counted(bins_per_record)
-    if adjacency is Adjacency.REPLACE:
+    if Adjacency(adjacency) is Adjacency.REPLACE:
         return Sensitivity(2 * counted.l1, math.sqrt(2) * counted.l2)
     return Sensitivity(counted.l1, counted.l2)
 
@@ -94,17 +93,19 @@ def of_histogram(adjacency: Adjacency, bins_per_record: int = 1) -> Sensitivity:
 def clip_by_norm(vectors: npt.ArrayLike, bound: float, order: int = 2) -> Array:
     """Each row scaled to an ℓ1 or ℓ2 norm of at most C, x/max(1, ‖x‖/C), rounded so that the bound really holds."""
     checks.positive("bound", bound)
+    _check_order(order)
     rows = np.asarray(vectors, dtype=np.float64)
     if not np.all(np.isfinite(rows)):
         raise BadInput("vectors: they have entries that are NaN or infinite; such a record has no clipped value.")
-    # Relative to its largest entry a row's norm neither overflows nor vanishes.
-    largest = np.maximum(np.max(np.abs(rows), axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+    # Relative to its largest entry a row's norm neither overflows nor vanishes: it is at least 1, or 0 for no entries.
+    largest = np.max(np.abs(rows), axis=-1, keepdims=True, initial=0.0)
+    largest = np.where(largest > 0, largest, 1.0)
     relative = rows / largest
     norms = np.linalg.norm(relative, ord=order, axis=-1, keepdims=True)
-    rounding = 2.0**-52 * (rows.shape[-1] + 8)
-    allowed = bound / largest * (1 - rounding)
-    scaled = relative * (allowed / np.maximum(norms, 1.0)) * largest
-    return np.where(norms > allowed, scaled, rows)
+    allowed = bound * (1 - 2.0**-52 * (rows.shape[-1] + 8))
+    with np.errstate(over="ignore"):  # Next to a row of almost 0 the bound is as good as infinite.
+        outside = norms > allowed / largest
+    return np.where(outside, relative * (allowed / np.maximum(norms, 1.0)), rows)
 
 
 def clip_by_value(vectors: npt.ArrayLike, bound: float) -> Array:
@@ -114,3 +115,8 @@ def clip_by_value(vectors: npt.ArrayLike, bound: float) -> Array:
     if np.any(np.isnan(rows)):
         raise BadInput("vectors: they have entries that are NaN; such a record has no clipped value.")
     return np.clip(rows, -bound, bound)
+
+
+def _check_order(order: int) -> None:
+    if order not in (1, 2):
+        raise BadInput(f"order = {order}: it must be 1 or 2, the norm that is clipped.")

@@ -1,0 +1,26 @@
+# Both commands set everything up by themselves on a fresh clone. PYTHON may name another interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint clean
+
+# A first look: plan a private training run, and spend a budget until the ledger refuses.
+demo: $(VENV)/installed
+	$(BIN)/python examples/first_look.py
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,peers]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

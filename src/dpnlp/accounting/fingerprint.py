@@ -1,0 +1,57 @@
+"""The fingerprint of a data set: which state of it a release saw, told without giving anything of it away."""
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from dpnlp.accounting.ledger import Ledger, fsync_directory
+from dpnlp.checks import BadInput
+
+_LEFT_OUT = (".ledger", ".ledger.key", ".ledger.head")
+"""How the files end that a ledger brings with it, those included that are only there while they are written."""
+
+
+def key_path(dataset: Path | str) -> Path:
+    """Where the key of a file or directory is: beside its ledger."""
+    ledger = Ledger.beside(dataset).path
+    return ledger.with_name(f"{ledger.name}.key")
+
+
+def fingerprint(dataset: Path | str) -> str:
+    """Tells states of a data set apart without saying anything about its content: a BLAKE2b hash under a secret key.
+
+    Without the key nobody can test a guess about the data, so it is not in the ledger but in a file of its own. The
+    hash is over each file's name within the data set and its content; ledgers, their anchors and keys are left out.
+    """
+    key = _key(key_path(dataset))
+    root = Path(dataset).resolve()
+    files = (path for path in (root, *root.rglob("*")) if path.is_file())
+    named = {os.fsencode(path.relative_to(root)): path for path in files}
+    total = hashlib.blake2b(key=key, digest_size=32)
+    for name, path in sorted(named.items()):
+        if path == root or not path.name.endswith(_LEFT_OUT):
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, lambda: hashlib.blake2b(key=key, digest_size=32))
+            total.update(len(name).to_bytes(8) + name + content.digest())
+    return total.hexdigest()
+
+
+def _key(path: Path) -> bytes:
+    """The key, made on first use. It gets its name only once it is whole, and only if none was there before."""
+    if not path.exists():
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".ledger.key") as file:
+            file.write(os.urandom(32))
+            file.flush()
+            os.fsync(file.fileno())
+            with suppress(FileExistsError):
+                path.hardlink_to(file.name)
+        fsync_directory(path.parent)
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise BadInput(
+            f"{path}: the key has {len(key)} bytes and must have 32; restore it from a copy, or delete it, after which "
+            "new fingerprints can no longer be compared with old ones."
+        )
+    return key

@@ -1,0 +1,184 @@
+"""`dpnlp ledger ...`: what has been spent on a data set, and what may be."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dpnlp import events
+from dpnlp.accounting.fingerprint import fingerprint
+from dpnlp.accounting.ledger import Ledger
+from dpnlp.accounting.releases import Contents, Release, Spent
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import option, warn
+from dpnlp.cli.output import figure, print_facts, print_json, print_table
+from dpnlp.events import ApproximateDP, Event
+from dpnlp.guarantee import Adjacency, Unit
+
+_DATASET = "The data set, a file or a folder; its ledger lies beside it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """Show what has been released from a data set, what all of it cost together (composed by privacy loss
+    distributions, not added up), and what is left of the budget."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp ledger corpus.jsonl",
+        "dpnlp ledger corpus.jsonl --delta 1e-6 --json",
+    )
+
+    dataset: Path = option(help=_DATASET, positional=True)
+    delta: float | None = option(None, help="The δ at which ε is shown; by default the budget's")
+    unit: Unit | None = option(None, help="For whom; by default the largest unit that all releases protect")
+    adjacency: Adjacency | None = option(None, help="Which neighbours; by default those that all releases are for")
+    json: bool = option(False, help="Print one JSON object instead of tables", group="output")
+
+    def run(self) -> None:
+        """Answers on stdout."""
+        ledger = Ledger.beside(self.dataset)
+        contents = ledger.read()
+        for warning in contents.warnings:
+            warn(warning)
+        spent = self._spent(contents)
+        if self.json:
+            print_json(_entry(ledger, contents, spent))
+        else:
+            _print(ledger, contents, spent)
+
+    def _spent(self, contents: Contents) -> Spent | None:
+        """Where neither the call nor a budget gives a δ, there is nothing to compose at."""
+        if self.delta is None and contents.budget is None:
+            return None
+        if contents.budget and self.delta is None and self.unit is None and self.adjacency is None:
+            return contents.spent(contents.budget.delta, contents.budget.unit, contents.budget.adjacency)
+        return contents.spent(self.delta, self.unit, self.adjacency)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Set what may be spent on a data set from now on, all earlier releases included. A run that would exceed it is
+    refused before it starts. The last budget set is the one that counts; earlier ones stay in the ledger."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp ledger budget corpus.jsonl --epsilon 8 --delta 1e-6",)
+
+    dataset: Path = option(help=_DATASET, positional=True)
+    epsilon: float = option(help="The most that all releases together may cost")
+    delta: float = option(help="The δ at which that is measured")
+    unit: Unit = option(Unit.EXAMPLE, help="For whom the budget is")
+    adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours it is for")
+    json: bool = option(False, help="Print one JSON object instead of tables", group="output")
+
+    def run(self) -> None:
+        """Writes one line to the ledger and shows where it stands."""
+        Ledger.beside(self.dataset).set_budget(self.epsilon, self.delta, self.unit, self.adjacency)
+        Show(dataset=self.dataset, json=self.json).run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Add:
+    """Enter a release that is made by other means. Give its --epsilon (and --release-delta) or, as it composes more
+    tightly, its --event: the JSON that privacy.json has. It is refused if it would exceed the budget."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp ledger add corpus.jsonl --what 'word counts of 2025' --epsilon 0.5",
+        'dpnlp ledger add corpus.jsonl --what pilot --event \'{"event": "gaussian", "noise_multiplier": 4}\'',
+    )
+
+    dataset: Path = option(help=_DATASET, positional=True)
+    what: str = option(help="What was released, in a few words that do not quote the data")
+    epsilon: float | None = option(None, help="The ε that was promised")
+    release_delta: float = option(0.0, help="The δ that was promised with it")
+    event: str | None = option(None, help="Instead of --epsilon: the event as JSON")
+    unit: Unit = option(Unit.EXAMPLE, help="Whom the release protects")
+    adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours its guarantee is for")
+    json: bool = option(False, help="Print one JSON object instead of tables", group="output")
+
+    def run(self) -> None:
+        """Writes one line to the ledger and shows where it stands."""
+        event = self._event()
+        ledger = Ledger.beside(self.dataset)
+        ledger.charge(self.what, event, self.unit, self.adjacency, fingerprint(self.dataset))
+        Show(dataset=self.dataset, json=self.json).run()
+
+    def _event(self) -> Event:
+        if (self.epsilon is None) == (self.event is None):
+            raise BadInput("--epsilon, --event: exactly one of them must say what the release costs.")
+        if self.epsilon is not None:
+            return ApproximateDP(self.epsilon, self.release_delta)
+        try:
+            return events.from_json(json.loads(self.event or ""))
+        except json.JSONDecodeError as error:
+            raise BadInput(f"--event = {self.event}: it is not valid JSON ({error.msg}).") from None
+
+
+def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str, Any]:
+    budget = contents.budget
+    return {
+        "ledger": str(ledger.path),
+        "epsilon": spent.epsilon if spent else None,
+        "delta": spent.delta if spent else None,
+        "unit": spent.unit if spent else contents.unit,
+        "adjacency": spent.adjacency if spent else contents.adjacency,
+        "reasons": list(spent.reasons) if spent else [],
+        "budget": budget
+        and {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "unit": budget.unit,
+            "adjacency": budget.adjacency,
+        },
+        "releases": [
+            {
+                "id": release.id,
+                "time": release.time,
+                "what": release.what,
+                "unit": release.unit,
+                "adjacency": release.adjacency,
+                "fingerprint": release.fingerprint,
+                "event": events.to_json(release.event),
+            }
+            for release in contents.releases
+        ],
+        "warnings": list(contents.warnings),
+    }
+
+
+def _print(ledger: Ledger, contents: Contents, spent: Spent | None) -> None:
+    if contents.releases:
+        print_table(
+            f"Releases in {ledger.path.name}",
+            ["what", "when", "unit", "neighbours", "data", "ε alone"],
+            [
+                [
+                    release.what,
+                    release.time[:16].replace("T", " "),
+                    release.unit,
+                    release.adjacency,
+                    release.fingerprint[:8],
+                    _alone(release, spent),
+                ]
+                for release in contents.releases
+            ],
+        )
+    facts = {"releases": str(len(contents.releases))}
+    if spent is None:
+        facts["spent"] = "give --delta, or set a budget, to see the ε of all releases together"
+    else:
+        facts["spent"] = f"ε = {figure(spent.epsilon)} at δ = {spent.delta:g}, all releases together"
+        if contents.releases:
+            facts["for one"] = f"{spent.unit or 'unit in common: there is none'}, under {spent.adjacency}"
+        facts |= {f"because ({number})": reason for number, reason in enumerate(spent.reasons, start=1)}
+    if contents.budget:
+        budget = contents.budget
+        facts["budget"] = f"ε = {budget.epsilon:g} at δ = {budget.delta:g} for one {budget.unit}, {budget.adjacency}"
+    else:
+        facts["budget"] = "none is set; nothing is refused"
+    print_facts("Ledger", facts)
+
+
+def _alone(release: Release, spent: Spent | None) -> str:
+    """What the release would have cost by itself; together they cost less than the sum of these."""
+    if spent is None:
+        return ""
+    return figure(Contents(releases=(release,)).spent(spent.delta, spent.unit, spent.adjacency).epsilon)

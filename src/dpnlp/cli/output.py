@@ -1,0 +1,79 @@
+"""How a verb shows its figures: tables for a person, one JSON object for a program."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dpnlp.guarantee import Guarantee, round_up
+
+
+def print_json(entry: Mapping[str, Any]) -> None:
+    """One JSON object. Infinity, which JSON lacks, is written as the string "inf"."""
+    print(json.dumps(_plain(entry), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_facts(title: str, facts: Mapping[str, str]) -> None:
+    """Names and values under a title, one pair to a line."""
+    table = Table(box=None, show_header=False, pad_edge=False, title=Text(title, style="bold"), title_justify="left")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, Text(value))
+    _console().print(table, "")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> None:
+    """A table with a title; the first column is text, the others are figures."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, style="bold"), title_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _console().print(table)
+    if note:
+        _console().print(Text(note, style="dim"), "")
+
+
+def print_guarantee(guarantee: Guarantee) -> None:
+    """The statement in plain words, and the signature."""
+    console = _console()
+    for paragraph in guarantee.statement().split("\n\n"):
+        heading, _, text = paragraph.partition(". ")
+        console.print(Text(heading, style="bold"), Padding(Text(text), (0, 0, 1, 2)))
+    console.print(Text(guarantee.signature(), style="dim"), soft_wrap=True)
+
+
+def attack_facts(guarantee: Guarantee) -> dict[str, float]:
+    """The bounds on an attacker that a guarantee has, under the names that JSON uses."""
+    return {
+        "attack_success_at_even_odds": guarantee.attack_success(),
+        "detection_at_1_percent_false_alarms": guarantee.detection(0.01),
+    }
+
+
+def figure(value: float, digits: int = 5) -> str:
+    """A privacy cost, rounded up."""
+    return "∞" if math.isinf(value) else f"{round_up(value, digits):.{digits}g}"
+
+
+def _console() -> Console:
+    """A pipe has no width of its own, so lines are not cut to eighty columns there."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=120)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    return value

@@ -1,0 +1,169 @@
+"""Calibration both ways: every answer is within its target, and a little more would not be."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpnlp.accounting import calibration
+from dpnlp.accounting.accountant import Accountant, epsilon
+from dpnlp.accounting.planning import Question
+from dpnlp.accounting.subsampling import Sampling, Schedule
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Adjacency
+
+ADD = Adjacency.ADD_REMOVE
+
+
+@pytest.mark.parametrize("sampling", Sampling)
+@pytest.mark.parametrize("target", [0.3, 5.0, 200.0])
+def test_noise_meets_its_target(sampling, target):
+    schedule, adjacency = Schedule(22_051, 2048, 275, sampling), sampling.adjacencies[0]
+    z = calibration.noise_multiplier(target, schedule, 1e-8, adjacency)
+    assert target * 0.999 < epsilon(schedule.event(z), 1e-8, adjacency) <= target
+
+
+@pytest.mark.parametrize("accountant", Accountant)
+def test_noise_meets_its_target_for_every_accountant(accountant):
+    schedule = Schedule(60_000, 600, 10_000)
+    z = calibration.noise_multiplier(1.2586, schedule, 1e-5, ADD, accountant)
+    assert 1.257 < epsilon(schedule.event(z), 1e-5, ADD, accountant) <= 1.2586
+    assert (z == pytest.approx(4, abs=0.001)) is (accountant is Accountant.MOMENTS)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    target=st.floats(0.05, 50),
+    lot=st.integers(1, 2000),
+    steps=st.integers(1, 2000),
+    log_delta=st.floats(-10, -3),
+)
+def test_noise_meets_any_target(target, lot, steps, log_delta):
+    schedule, delta = Schedule(2000, lot, steps), 10**log_delta
+    z = calibration.noise_multiplier(target, schedule, delta, ADD)
+    assert target * 0.99 < epsilon(schedule.event(z), delta, ADD) <= target
+
+
+@pytest.mark.parametrize(
+    ("sampling", "noise", "target"),
+    [(Sampling.POISSON, 4.0, 1.0), (Sampling.FIXED_SIZE, 8.0, 2.0), (Sampling.SHUFFLED, 40.0, 1.0)],
+)
+def test_steps_are_the_most_that_the_target_allows(sampling, noise, target):
+    schedule, adjacency = Schedule(60_000, 600, 1, sampling), sampling.adjacencies[0]
+    most = calibration.steps(target, schedule, noise, 1e-5, adjacency)
+
+    def cost(count):
+        return epsilon(Schedule(60_000, 600, count, sampling).event(noise), 1e-5, adjacency)
+
+    assert cost(most) <= target < cost(most + 1)
+    assert sampling is not Sampling.SHUFFLED or most % 100 == 0  # whole epochs
+
+
+def test_lot_size_is_the_largest_that_the_target_allows():
+    most = calibration.lot_size(1.0, lambda lot: Schedule(60_000, lot, 10_000), 4.0, 1e-5, ADD)
+    assert epsilon(Schedule(60_000, most, 10_000).event(4.0), 1e-5, ADD) <= 1.0
+    assert epsilon(Schedule(60_000, most + 1, 10_000).event(4.0), 1e-5, ADD) > 1.0
+
+
+def test_the_whole_data_set_where_the_target_is_generous():
+    assert calibration.lot_size(1000.0, lambda lot: Schedule(500, lot, 10), 4.0, 1e-5, ADD) == 500
+
+
+@pytest.mark.parametrize("left_out", ["epsilon", "noise_multiplier", "steps", "lot_size"])
+def test_the_planner_finds_what_is_left_out(left_out):
+    """One consistent run, each of its quantities left out in turn and found again."""
+    run = {"epsilon": 0.94693, "noise_multiplier": 4.0, "steps": 10_000, "lot_size": 600}
+    known = {name: value for name, value in run.items() if name != left_out}
+    plan = Question(records=60_000, delta=1e-5, **known).answer()
+    found = {
+        "epsilon": plan.guarantee.epsilon,
+        "noise_multiplier": plan.noise_multiplier,
+        "steps": plan.schedule.steps,
+        "lot_size": plan.schedule.lot_size,
+    }
+    assert plan.solved_for == left_out
+    assert found[left_out] == pytest.approx(run[left_out], rel=1e-3)
+    assert plan.guarantee.epsilon <= run["epsilon"] * (1 + 1e-9)
+
+
+def test_a_plan_never_states_more_than_its_target():
+    """Rounding ε up to five digits would lift it above a target that has more of them."""
+    target = 1.23456789
+    assert (
+        Question(records=1000, delta=1e-5, lot_size=10, steps=50, epsilon=target).answer().guarantee.epsilon <= target
+    )
+
+
+def test_epochs_are_of_whole_lots():
+    plan = Question(records=22_051, delta=1e-8, lot_size=2048, epochs=25, noise_multiplier=2.0).answer()
+    assert plan.schedule.steps == 275
+    half = Question(records=100, delta=1e-4, lot_size=10, epochs=0.25, noise_multiplier=2.0).answer()
+    assert half.schedule.steps == 3
+
+
+def test_no_privacy_needs_no_noise():
+    plan = Question(records=100, delta=1e-4, lot_size=10, steps=5, epsilon=math.inf).answer()
+    assert plan.noise_multiplier == 0
+    assert not plan.guarantee.is_private
+
+
+BASE = {"records": 1000, "delta": 1e-5, "lot_size": 10, "steps": 10, "epsilon": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"epsilon": 0.0}, "epsilon = 0.0: it must be a number above 0; inf stands for no privacy."),
+        ({"epsilon": -1.0}, "epsilon = -1.0: it must be a number above 0; inf stands for no privacy."),
+        ({"epsilon": math.nan}, "epsilon = nan: it must be a number above 0; inf stands for no privacy."),
+        (
+            {"delta": 0.0},
+            "delta = 0.0: it must lie strictly between 0 and 1; a usual choice is 1e-04, a tenth of one record.",
+        ),
+        (
+            {"delta": 1.0},
+            "delta = 1.0: it must lie strictly between 0 and 1; a usual choice is 1e-04, a tenth of one record.",
+        ),
+        ({"lot_size": 1001}, "lot_size = 1001: it must not exceed the 1000 records; choose a smaller lot."),
+        (
+            {"noise_multiplier": 0.0, "steps": None},
+            "noise_multiplier = 0: no finite ε, such as 1.0, can hold without noise.",
+        ),
+        (
+            {"noise_multiplier": math.nan, "steps": None},
+            "noise_multiplier = nan: it must be a finite number of at least 0.",
+        ),
+        ({"epochs": 3.0}, "epochs = 3.0: steps = 10 is given too; give one of the two."),
+        (
+            {"epsilon": None},
+            "epsilon and noise_multiplier are not given; "
+            "give all but one of epsilon, noise_multiplier, steps, lot_size.",
+        ),
+        (
+            {"noise_multiplier": 1.0},
+            "epsilon, noise_multiplier, steps, lot_size are all given; leave out the one that is to be computed.",
+        ),
+        (
+            {"adjacency": Adjacency.ADD_REMOVE, "sampling": Sampling.SHUFFLED},
+            "adjacency = add-remove: shuffled sampling has no proved ε for it, so none is given; "
+            "use zero-out or replace.",
+        ),
+    ],
+)
+def test_bad_input(change, sentence):
+    with pytest.raises(BadInput) as error:
+        Question(**(BASE | change)).answer()
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("left_out", "sentence"),
+    [
+        ("steps", r"epsilon = 0\.1: a single step costs [\d.]+ already; raise the noise or ε\."),
+        ("lot_size", r"epsilon = 0\.1: lots of one record cost [\d.]+ already; raise the noise or ε\."),
+    ],
+)
+def test_a_target_that_nothing_meets(left_out, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        Question(**(BASE | {"noise_multiplier": 0.3, "epsilon": 0.1, left_out: None})).answer()
