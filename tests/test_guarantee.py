@@ -57,6 +57,7 @@ def refusal(call, *arguments, **more) -> str:
 
 @PATIENT
 @given(guarantees)
+@example(dataclasses.replace(BASE, epsilon=math.inf, steps=2**53 + 1))
 def test_a_signature_is_one_line_without_spaces_and_is_read_back(guarantee):
     signature = guarantee.signature()
     assert not re.search(r"\s", signature)
@@ -67,6 +68,7 @@ def test_a_signature_is_one_line_without_spaces_and_is_read_back(guarantee):
 
 @PATIENT
 @given(guarantees)
+@example(dataclasses.replace(BASE, epsilon=math.inf, steps=2**53 + 1))
 def test_json_is_strict_and_is_read_back(guarantee):
     text = json.dumps(guarantee.to_json(), allow_nan=False)
     assert Guarantee.from_json(json.loads(text)) == guarantee

@@ -94,6 +94,33 @@ def test_repeated_randomized_response_is_brute_force(categories, count):
     assert excess(ours - 2e-4 * max(ours, 1)) > delta
 
 
+@pytest.mark.parametrize(("e", "categories", "count", "delta"), [(0.655, 3, 3, 8.6e-4), (0.063, 2, 8, 1e-4)])
+def test_a_largest_loss_that_is_likelier_than_delta(e, categories, count, delta):
+    """Then ε lies just below count·e, where only the largest loss counts: δ = P(largest)(1 − e^{ε − count·e})."""
+    largest = (1 + (categories - 1) * math.exp(-e)) ** -count
+    expected = count * e + math.log1p(-delta / largest)
+    ours = pld.epsilon(Repeated(RandomizedResponse(e, categories), count), delta, REPLACE)
+    assert ours == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_bounded_loss_has_no_infinite_one():
+    """Rounding must not leave a sliver of infinite loss, which would count against a tiny δ five thousand times."""
+    event = Repeated(PoissonSampled(0.3, Laplace(2.63)), 5002)
+    assert math.isfinite(pld.epsilon(event, 1e-14, ADD))
+
+
+@pytest.mark.parametrize(
+    ("event", "adjacency"),
+    [
+        (Repeated(RandomizedResponse(14.8), 100_000), REPLACE),
+        (Composed((Repeated(PoissonSampled(3e-5, Gaussian(0.19)), 8598), Gaussian(2.2))), ADD),
+        (Composed((Repeated(TruncatedPoissonSampled(100_000, 5e-5, 11, Gaussian(1.8)), 51_787), Gaussian(8.8))), ADD),
+    ],
+)
+def test_extremes_take_neither_minutes_nor_gigabytes(event, adjacency):
+    assert math.isfinite(pld.epsilon(event, 1e-6, adjacency))
+
+
 def test_dp_accounting_ignores_the_count_of_randomized_response():
     """The reason why repeated randomized response is not left to dp-accounting."""
     theirs = dp_accounting.RandomizedResponseDpEvent(0.5, 2)

@@ -71,13 +71,13 @@ def test_theta_and_gamma_lead_back_to_epsilon(epsilon: float) -> None:
 @example(60.0, 2)
 @example(800.0, 64)
 def test_the_truth_is_never_more_likely_than_epsilon_allows(epsilon: float, categories: int) -> None:
-    """Exactly, in whole numbers: P(truth)/P(any other) ≤ e^ε, and up to ε = 30 not much below it either."""
+    """Exactly, in whole numbers: P(truth)/P(any other) ≤ e^ε, and up to ε = 20 not much below it either."""
     kept = truthful_words(RandomizedResponse(epsilon, categories))
     assert 0 < kept < 2**62
     with mpmath.workdps(60):
         ratio = mpmath.log(mpmath.mpf(kept) * (categories - 1) / (2**62 - kept))
         assert 0 <= ratio <= epsilon
-        if epsilon <= 30:
+        if epsilon <= 20:
             assert ratio > epsilon * (1 - 1e-9) - 1e-12
 
 

@@ -29,6 +29,14 @@ _ROUNDING = 1e-6
 """Share of δ that is given away to the rounding of FFTs, which is about 1e-16 of it times the number of steps."""
 
 
+_LONGEST = 2**23
+"""Grid points that a convolution may have; beyond it the grid has to be coarser."""
+
+
+class Overlong(Exception):
+    """The grid is too fine for the range of losses."""
+
+
 @dataclass(frozen=True)
 class Losses:
     """Loss (lowest + i)·step with probability masses[i] under P, and an infinite loss with probability `infinite`."""
@@ -39,15 +47,17 @@ class Losses:
     infinite: float
 
     @classmethod
-    def connect_dots(cls, above: Divergence, below: Divergence, top: float, bottom: float, step: float) -> "Losses":
+    def connect_dots(
+        cls, above: Divergence, below: Divergence, top: float, bottom: float, bounded: bool, step: float
+    ) -> "Losses":
         """The smallest distribution on the grid that is as private as the profile says at every grid point.
 
         Between grid points δ is taken linear in e^x (Connect the Dots, Doroshenko et al. 2022), which is never below a
         profile, since those are convex in e^x. Losses below zero come from the reverse profile: where the pair (Q, P)
         has the loss x with probability p, the pair (P, Q) has −x with p e^−x. So every mass keeps its digits.
         """
-        positive, infinite = _masses(above, top, step)
-        negative, _ = _masses(below, bottom, step)
+        positive, infinite = _masses(above, top, bounded, step)
+        negative, _ = _masses(below, bottom, bounded, step)
         negative = (negative * np.exp(-step * np.arange(1, len(negative) + 1)))[::-1]
         zero = max(0.0, 1.0 - math.fsum(positive) - math.fsum(negative) - infinite)
         return cls(step, -len(negative), np.concatenate((negative, [zero], positive)), infinite)
@@ -101,10 +111,15 @@ class Losses:
         return mass, shrunk
 
 
-def _masses(divergence: Divergence, top: float, step: float) -> tuple[Array, float]:
-    """The masses at step, 2·step, … up to the first grid point at or above `top`, and the mass beyond."""
-    count = max(1, math.ceil(top / step - 1e-9))
+def _masses(divergence: Divergence, top: float, bounded: bool, step: float) -> tuple[Array, float]:
+    """The masses at step, 2·step, … up to the first grid point at or above `top`, and the mass beyond.
+
+    A bounded loss has no mass beyond; what rounding leaves there is put on one more grid point instead.
+    """
+    count = max(1, math.ceil(top / step)) + bounded
     deltas = divergence(np.asarray(step * np.arange(count + 1), dtype=np.float64))
+    if bounded:
+        deltas[-1] = 0.0
     falls = np.maximum(-np.diff(deltas), 0.0)  # δ(x_{i−1}) − δ(x_i)
     masses = falls / -math.expm1(-step)
     masses[:-1] -= falls[1:] / math.expm1(step)
@@ -121,8 +136,7 @@ def compose(parts: Sequence[tuple[Losses, int]], delta: float) -> Losses:
     step = parts[0][0].step
     total, log_scale, infinite = Losses(step, 0, np.ones(1), 0.0), 0.0, 0.0
     for part, times in parts:
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(part.masses, 0.0)) + theta * part.values()
+        logs = _logs(part.masses) + theta * part.values()
         log_sum = float(logsumexp(logs))
         repeated = _repeat(Losses(step, part.lowest, np.exp(logs - log_sum), 0.0), times)
         masses = oaconvolve(total.masses, repeated.masses) if len(total.masses) > 1 else repeated.masses
@@ -134,25 +148,27 @@ def compose(parts: Sequence[tuple[Losses, int]], delta: float) -> Losses:
 
 
 def _tilt(parts: Sequence[tuple[Losses, int]], delta: float) -> float:
-    """The θ of `compose`; 0 where even the untilted losses are likely enough."""
+    """The θ of `compose`; 0 where even the untilted losses are likely enough.
 
-    def surplus(log_theta: float) -> float:
-        theta = math.exp(log_theta)
-        exponent = 0.0
+    Where there is a largest loss, and it is likelier than δ, θK' − K never gets to ln(1/δ). Nine tenths of its limit
+    are enough then; a θ beyond all bounds would magnify rounding.
+    """
+
+    def exponent(log_theta: float) -> float:
+        """θK'(θ) − K(θ), which grows with θ."""
+        theta, total = math.exp(log_theta), 0.0
         for part, times in parts:
             losses = part.values()
-            with np.errstate(divide="ignore"):
-                logs = np.log(np.maximum(part.masses, 0.0)) + theta * losses
+            logs = _logs(part.masses) + theta * losses
             log_sum = float(logsumexp(logs))
-            exponent += times * (theta * _sum(np.exp(logs - log_sum), losses) - log_sum)
-        return exponent + math.log(delta)
+            total += times * (theta * _sum(np.exp(logs - log_sum), losses) - log_sum)
+        return total
 
     low, high = math.log(1e-6), math.log(1e6)
-    if surplus(low) > 0:
+    aim = min(-math.log(delta), 0.9 * exponent(high))
+    if exponent(low) >= aim:
         return 0.0
-    if surplus(high) < 0:
-        return math.exp(high)
-    return math.exp(brentq(surplus, low, high, xtol=0.02))
+    return math.exp(brentq(lambda log_theta: exponent(log_theta) - aim, low, high, xtol=0.02))
 
 
 def _repeat(part: Losses, times: int) -> Losses:
@@ -172,12 +188,23 @@ def _window(masses: Array, times: int) -> tuple[int, int]:
     deviation = math.sqrt(max(_sum(masses, (index - mean) ** 2), 1e-9))
     allowance = math.log(2 / _CUT)
     first, last = 0, (len(masses) - 1) * times
-    for order in math.sqrt(2 * allowance / times) / deviation * np.geomspace(1 / 16, 4, 13):
-        up = float(logsumexp(order * (index - mean), b=masses))
-        down = float(logsumexp(-order * (index - mean), b=masses))
+    logs = _logs(masses)
+    # The best order for a normal sum, and the orders of a sum that is ruled by its rare large terms.
+    normal, rare = math.sqrt(2 * allowance / times) / deviation, allowance / len(masses)
+    for order in np.geomspace(min(normal / 4, rare / 16), max(2 * normal, rare), 13):
+        up = float(logsumexp(logs + order * (index - mean)))
+        down = float(logsumexp(logs - order * (index - mean)))
         last = min(last, math.ceil(times * mean + (times * up + allowance) / order))
         first = max(first, math.floor(times * mean - (times * down + allowance) / order))
+    if last - first > _LONGEST:
+        raise Overlong
     return first, last
+
+
+def _logs(masses: Array) -> Array:
+    """The logarithms of masses, −∞ where there is none; rounding may have left some a little below 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(masses, 0.0)))
 
 
 def _sum(weights: Array, values: Array) -> float:

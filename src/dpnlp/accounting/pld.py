@@ -14,7 +14,7 @@ from dp_accounting import get_epsilon_gaussian
 
 from dpnlp import checks
 from dpnlp.accounting import profiles
-from dpnlp.accounting.losses import Losses, compose
+from dpnlp.accounting.losses import Losses, Overlong, compose
 from dpnlp.accounting.profiles import Profile
 from dpnlp.accounting.rdp import no_bound
 from dpnlp.accounting.subsampling import amplified
@@ -112,12 +112,15 @@ def _compose(parts: dict[Atom, int], delta: float, adjacency: Adjacency) -> tupl
     """The losses of all parts together: under P against Q, and where that differs under Q against P."""
     releases = sum(parts.values())
     deviations = math.sqrt(2 * (math.log(releases / delta) + 20))
-    worst = {atom: _profile(atom, adjacency, deviations) for atom in parts}
-    step = _grid_step([(profile, parts[atom]) for atom, profile in worst.items()])
-    above = [(p.losses(step), parts[atom]) for atom, p in worst.items()]
-    if all(p.above is p.below for p in worst.values()):
-        return (compose(above, delta),)
-    return compose(above, delta), compose([(p.reverse().losses(step), parts[atom]) for atom, p in worst.items()], delta)
+    forward = [(_profile(atom, adjacency, deviations), times) for atom, times in parts.items()]
+    backward = [(profile.reverse(), times) for profile, times in forward]
+    ways = [forward] if all(profile.above is profile.below for profile, _ in forward) else [forward, backward]
+    step = _grid_step(forward)
+    while True:
+        try:
+            return tuple(compose([(profile.losses(step), times) for profile, times in way], delta) for way in ways)
+        except Overlong:
+            step *= 4
 
 
 def _grid_step(parts: list[tuple[Profile, int]]) -> float:

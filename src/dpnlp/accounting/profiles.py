@@ -16,24 +16,26 @@ from dpnlp.accounting.losses import Array, Divergence, Losses
 
 @dataclass(frozen=True)
 class Profile:
-    """δ(x) for x ≥ 0 in both directions, and the loss beyond which each has fallen to a negligible rest."""
+    """δ(x) for x ≥ 0 in both directions, and the loss beyond which each is 0 (`bounded`) or a negligible rest."""
 
     above: Divergence
     below: Divergence
     top: float
     bottom: float
+    bounded: bool = False
 
     @classmethod
-    def symmetric(cls, divergence: Divergence, top: float) -> "Profile":
-        return cls(divergence, divergence, top, top)
+    def symmetric(cls, divergence: Divergence, top: float, bounded: bool = False) -> "Profile":
+        """The profile of a pair that looks the same from both sides."""
+        return cls(divergence, divergence, top, top, bounded)
 
     def reverse(self) -> "Profile":
         """The profile of (Q, P)."""
-        return Profile(self.below, self.above, self.bottom, self.top)
+        return Profile(self.below, self.above, self.bottom, self.top, self.bounded)
 
     def losses(self, step: float) -> Losses:
         """The privacy loss distribution on a grid, rounded so that it is never more private than the profile."""
-        return Losses.connect_dots(self.above, self.below, self.top, self.bottom, step)
+        return Losses.connect_dots(self.above, self.below, self.top, self.bottom, self.bounded, step)
 
 
 def gaussian(mu: float, deviations: float) -> Profile:
@@ -55,7 +57,7 @@ def gaussian(mu: float, deviations: float) -> Profile:
 
 def laplace(largest: float) -> Profile:
     """Laplace noise whose privacy loss is at most `largest` = Δ/b: δ(x) = 1 − e^{(x − largest)/2} up to there."""
-    return Profile.symmetric(lambda x: -np.expm1(np.minimum(x - largest, 0.0) / 2), largest)
+    return Profile.symmetric(lambda x: -np.expm1(np.minimum(x - largest, 0.0) / 2), largest, bounded=True)
 
 
 def response(epsilon: float, categories: int = 2) -> Profile:
@@ -64,7 +66,7 @@ def response(epsilon: float, categories: int = 2) -> Profile:
     With two categories this is the worst that any ε-DP release can be (Kairouz, Oh and Viswanath 2015).
     """
     true = 1 / (1 + (categories - 1) * math.exp(-epsilon))
-    return Profile.symmetric(lambda x: true * -np.expm1(np.minimum(x - epsilon, 0.0)), epsilon)
+    return Profile.symmetric(lambda x: true * -np.expm1(np.minimum(x - epsilon, 0.0)), epsilon, bounded=True)
 
 
 def poisson_sampled(base: Profile, q: float) -> Profile:
@@ -81,7 +83,7 @@ def poisson_sampled(base: Profile, q: float) -> Profile:
         return np.where(rest > 0, safe * base.below(inner), 0.0)
 
     bottom = -math.log((1 - q) + q * math.exp(-base.bottom))
-    return Profile(_diluted(base.above, q), below, _diluted_loss(base.top, q), bottom)
+    return Profile(_diluted(base.above, q), below, _diluted_loss(base.top, q), bottom, base.bounded)
 
 
 def fixed_size_sampled(base: Profile, share: float) -> Profile:
@@ -126,16 +128,15 @@ def truncated_poisson_sampled_gaussian(
     al. 2025, arXiv 2508.15089; the mixture that dp-accounting uses).
     """
     cut = float(binom.sf(largest_lot - 1, records - 1, q))
-    if cut == 0:
-        return plain
-    drawn = float(binom.sf(largest_lot, records, q)) * largest_lot / cut / records
-    if drawn == 0:
-        return plain
-    exchange = poisson_sampled_gaussian_replace(z / 2, drawn, deviations)
 
     def mixed(first: Divergence, second: Divergence) -> Divergence:
         return lambda x: cut * first(x) + (1 - cut) * second(x)
 
+    if cut < 1e-40:  # so rare that the whole record may be given up with it
+        lost = np.ones_like
+        return Profile(mixed(lost, plain.above), mixed(lost, plain.below), plain.top, plain.bottom)
+    drawn = float(binom.sf(largest_lot, records, q)) * largest_lot / cut / records
+    exchange = poisson_sampled_gaussian_replace(z / 2, drawn, deviations)
     return Profile(
         mixed(exchange.above, plain.above),
         mixed(exchange.below, plain.below),

@@ -31,6 +31,7 @@ class Kind:
 
 
 def kind_of(annotation: Any) -> Kind:
+    """The kind of a field, from its annotation."""
     origin, inside = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType) and len(inside) == 2 and NoneType in inside:
         kind = kind_of(inside[inside[0] is NoneType])
