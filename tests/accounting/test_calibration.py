@@ -32,7 +32,7 @@ def test_noise_meets_its_target_for_every_accountant(accountant):
     assert (z == pytest.approx(4, abs=0.001)) is (accountant is Accountant.MOMENTS)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     target=st.floats(0.05, 50),
     lot=st.integers(1, 2000),

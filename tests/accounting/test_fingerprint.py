@@ -46,7 +46,7 @@ _FILES = st.dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(_FILES, _FILES)
 def test_two_directories_have_one_fingerprint_only_if_they_are_equal(
     one: dict[str, bytes], other: dict[str, bytes]

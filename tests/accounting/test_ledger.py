@@ -126,7 +126,7 @@ _EVENT: st.SearchStrategy[Event] = st.recursive(
 _CHARGE = st.tuples(st.text(), _EVENT, st.sampled_from(Unit), st.sampled_from(Adjacency), st.text("0123456789abcdef"))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(_CHARGE, max_size=4))
 def test_a_release_is_read_as_it_was_written(charges: list[tuple[str, Event, Unit, Adjacency, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -138,7 +138,7 @@ def test_many_steps_and_a_small_delta_stay_on_the_safe_side(steps, delta):
     assert exact <= ours * (1 + 1e-9) <= exact * (1 + 5e-4)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     q=st.floats(1e-4, 0.9),
     z=st.floats(0.3, 20),
@@ -165,7 +165,7 @@ def test_profiles_of_sampled_gaussians_are_integrals(q, z, x, replace):
         assert divergence(np.array([x]))[0] == pytest.approx(expected, rel=1e-3, abs=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(share=st.floats(0.001, 1.0), z=st.floats(0.5, 10), x=st.floats(0.0, 3.0))
 def test_fixed_size_profile_is_the_amplified_one(share, z, x):
     """Balle, Barthe and Gaboardi 2018, Theorem 9, applied point by point to the Gaussian under replace."""
@@ -248,7 +248,7 @@ def test_releases_of_different_kinds_compose_below_their_sum():
     assert together == pytest.approx(oracle, rel=1e-3)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(q=st.floats(0.001, 1.0), z=st.floats(0.5, 10), steps=st.integers(1, 300), delta=st.floats(1e-9, 1e-2))
 def test_epsilon_grows_with_sampling_and_steps_and_falls_with_noise(q, z, steps, delta):
     def cost(q, z, steps):

@@ -12,7 +12,7 @@ from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.guarantee import Adjacency
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     noise=st.floats(0.3, 10),
     lots=st.integers(1, 2000),

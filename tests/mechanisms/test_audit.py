@@ -5,7 +5,7 @@ With the noise cut, the same attack must go beyond the promise; a check that cou
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,9 +13,11 @@ import pytest
 from dpnlp.mechanisms import Exponential, Gaussian, Laplace, RandomizedResponse, exponential, gaussian, laplace
 from dpnlp.mechanisms.gaussian import Calibration
 from dpnlp.mechanisms.grid import discrete_gaussian, discrete_laplace
-from dpnlp.mechanisms.randomness import FixedSeed, Source, bernoulli_exp
+from dpnlp.mechanisms.randomness import FixedSeed, bernoulli_exp
 
 from .audit import epsilon_lower_bound
+
+Mechanism = Laplace | Gaussian | Exponential
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,14 @@ class Attack:
     """A mechanism's promise, one release for either neighbour, and the event that gives the first one away."""
 
     epsilon: float
-    release: Callable[[bool, Source], object]
+    mechanism: Mechanism
+    release: Callable[[Mechanism, bool], object]
     event: Callable[[object], bool]
     delta: float = 0.0
 
     def bound(self, seed: int, trials: int) -> float:
-        source = FixedSeed(seed)
-        hits, others = (sum(self.event(self.release(first, source)) for _ in range(trials)) for first in (True, False))
+        seeded = replace(self.mechanism, source=FixedSeed(seed))
+        hits, others = (sum(self.event(self.release(seeded, first)) for _ in range(trials)) for first in (True, False))
         return epsilon_lower_bound(hits, others, trials, self.delta)
 
 
@@ -47,7 +50,7 @@ def laplace_attack(entries: int) -> Attack:
 
     if entries == 1:
         answers = {True: 2.0, False: 0.0}
-    return Attack(1.5, lambda first, source: mechanism.release(answers[first], source), event)
+    return Attack(1.5, mechanism, lambda seeded, first: seeded.release(answers[first]), event)
 
 
 def gaussian_attack(calibration: Calibration, entries: int) -> Attack:
@@ -57,7 +60,8 @@ def gaussian_attack(calibration: Calibration, entries: int) -> Attack:
     threshold = (mechanism.sigma / CUTS[calibration]) ** 2 * 0.9 / 2.0 + 1.0
     return Attack(
         0.9,
-        lambda first, source: mechanism.release(2.0 * first * direction, source),
+        mechanism,
+        lambda seeded, first: seeded.release(2.0 * first * direction),
         lambda output: float(np.sum(output * direction)) > threshold,
         0.02,
     )
@@ -67,8 +71,9 @@ def choice_attack(method: str, monotone: bool) -> Attack:
     """One candidate gains all it can on 40 others, which lose all they can, or stay where scores move one way only."""
     mechanism = Exponential(0.5, 2.0, monotone)
     scores = {True: [0.5] + [0.0] * 40, False: [0.0] * 41 if monotone else [0.0] + [0.5] * 40}
-    choose = getattr(mechanism, method)
-    return Attack(2.0, lambda first, source: choose(scores[first], source), lambda chosen: chosen == 0)
+    return Attack(
+        2.0, mechanism, lambda seeded, first: getattr(seeded, method)(scores[first]), lambda chosen: chosen == 0
+    )
 
 
 NUMERIC = {
@@ -137,14 +142,14 @@ def test_taking_scores_for_monotone_that_are_not_is_found_out() -> None:
     right = CHOICES["exponential"]
     scores = {True: [0.5] + [0.0] * 40, False: [0.0] + [0.5] * 40}
     wrong = Exponential(0.5, 2.0, monotone=True)
-    attack = Attack(2.0, lambda first, source: wrong.choose(scores[first], source), right.event)
+    attack = Attack(2.0, wrong, lambda seeded, first: seeded.choose(scores[first]), right.event)
     assert attack.bound(16, 3000) > 2.0
 
 
 def response_bound(mechanism: RandomizedResponse, seed: int) -> float:
     """One answer, asked again and again: how often 1 is reported where it is the truth, and where 0 is."""
-    source, trials = FixedSeed(seed), 200_000
-    hits, others = (int(np.sum(mechanism.release(np.full(trials, truth), source) == 1)) for truth in (1, 0))
+    seeded, trials = replace(mechanism, source=FixedSeed(seed)), 200_000
+    hits, others = (int(np.sum(seeded.release(np.full(trials, truth)) == 1)) for truth in (1, 0))
     return epsilon_lower_bound(hits, others, trials)
 
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -116,8 +117,8 @@ DRAWS = 6000
 
 
 def draws(method: str, mechanism: Exponential, seed: int) -> np.ndarray:
-    choose, source = getattr(mechanism, method), FixedSeed(seed)
-    return np.bincount([choose(SCORES, source) for _ in range(DRAWS)], minlength=len(SCORES))
+    choose = getattr(replace(mechanism, source=FixedSeed(seed)), method)
+    return np.bincount([choose(SCORES) for _ in range(DRAWS)], minlength=len(SCORES))
 
 
 @pytest.mark.parametrize("monotone", [False, True])
@@ -150,8 +151,8 @@ def test_a_hopeless_candidate_is_not_chosen(method: str, scores: list, best: int
 @pytest.mark.parametrize("epsilon", [1e-5, 1e5])
 def test_the_extremes_of_epsilon(method: str, epsilon: float) -> None:
     """Almost nothing is told apart by the smallest ε, and the best candidate of ten is certain at the largest."""
-    choose, source = getattr(Exponential(1.0, epsilon), method), FixedSeed(24)
-    counts = np.bincount([choose(np.arange(10.0), source) for _ in range(2000)], minlength=10)
+    choose = getattr(Exponential(1.0, epsilon, source=FixedSeed(24)), method)
+    counts = np.bincount([choose(np.arange(10.0)) for _ in range(2000)], minlength=10)
     expected = np.full(10, 0.1) if epsilon < 1 else np.eye(10)[9]
     assert chi_square(counts, expected) > FALSE_ALARM
 
@@ -162,15 +163,15 @@ def test_many_candidates() -> None:
     scores[31_415] = 100.0
     mechanism = Exponential(1.0, 1.0)
     assert [mechanism.choose(scores), mechanism.noisy_max(scores)] == [31_415] * 2
-    source = FixedSeed(25)
-    for choose in (mechanism.choose, mechanism.noisy_max):
-        chosen = np.array([choose(np.zeros(50_000), source) for _ in range(400)])
+    seeded = replace(mechanism, source=FixedSeed(25))
+    for choose in (seeded.choose, seeded.noisy_max):
+        chosen = np.array([choose(np.zeros(50_000)) for _ in range(400)])
         assert chi_square(np.bincount(chosen // 5000, minlength=10), np.full(10, 0.1)) > FALSE_ALARM
 
 
 def test_what_is_promised() -> None:
-    mechanism = Exponential(2.0, 0.5)
-    promise = mechanism.guarantee(Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL, FixedSeed(1))
+    mechanism = Exponential(2.0, 0.5, source=FixedSeed(1))
+    promise = mechanism.guarantee(Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL)
     assert (promise.epsilon, promise.delta) == (0.5, 0)
     assert (promise.unit, promise.adjacency, promise.trust) == (Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL)
     assert promise.noise_source is NoiseSource.FIXED_SEED

@@ -4,6 +4,7 @@ Here every output must be a multiple of a step that is known without the answer,
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -40,8 +41,8 @@ def test_outputs_lie_on_a_public_grid(mechanism: Laplace | Gaussian, answers: li
     """For an answer and for its neighbour, as one number each and as a vector."""
     moved = np.array(answers) + mechanism.sensitivity / len(answers)
     for answer in (answers, moved):
-        assert on_grid(mechanism.release(answer, FixedSeed(seed)), public_step(mechanism, len(answers)))
-        assert on_grid(mechanism.release(answer[0], FixedSeed(seed)), public_step(mechanism, 1))
+        assert on_grid(replace(mechanism, source=FixedSeed(seed)).release(answer), public_step(mechanism, len(answers)))
+        assert on_grid(replace(mechanism, source=FixedSeed(seed)).release(answer[0]), public_step(mechanism, 1))
 
 
 def test_floating_point_noise_is_found_out() -> None:
@@ -86,6 +87,6 @@ def test_floating_point_noise_leaves_gaps() -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 @pytest.mark.parametrize("answer", [1e300, -1e300, 1e18, 5e-324, -0.0])
 def test_extreme_answers_are_released_in_silence(mechanism: Laplace | Gaussian, answer: float) -> None:
-    released = mechanism.release(answer, FixedSeed(3))
+    released = replace(mechanism, source=FixedSeed(3)).release(answer)
     assert math.isfinite(released)
     assert on_grid(released, public_step(mechanism, 1))

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -57,13 +58,13 @@ def test_the_shape_of_the_answer_is_kept(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("sensitivity", "epsilon"), [(1.0, 1.0), (5.0, 0.1), (1e-3, 20.0)])
 def test_the_noise_is_laplacian(sensitivity: float, epsilon: float) -> None:
     answer = np.linspace(-3, 3, 100_000)
-    noise = Laplace(sensitivity, epsilon).release(answer, FixedSeed(8)) - answer
+    noise = replace(Laplace(sensitivity, epsilon), source=FixedSeed(8)).release(answer) - answer
     assert kstest(noise, "laplace", (0, sensitivity / epsilon)).pvalue > FALSE_ALARM
 
 
 def test_a_seed_repeats_the_noise_and_the_default_does_not() -> None:
     mechanism = Laplace(1.0, 1.0)
-    assert mechanism.release(0.5, FixedSeed(1)) == mechanism.release(0.5, FixedSeed(1))
+    assert replace(mechanism, source=FixedSeed(1)).release(0.5) == replace(mechanism, source=FixedSeed(1)).release(0.5)
     assert mechanism.release([0.5] * 4).tolist() != mechanism.release([0.5] * 4).tolist()
 
 
@@ -77,7 +78,7 @@ def test_what_an_accountant_sees(adjacency: Adjacency, multiplier: float) -> Non
 
 
 def test_what_is_promised() -> None:
-    promise = Laplace(3.0, 0.25).guarantee(Unit.USER, Adjacency.REPLACE, source=FixedSeed(1))
+    promise = Laplace(3.0, 0.25, FixedSeed(1)).guarantee(Unit.USER, Adjacency.REPLACE)
     assert (promise.epsilon, promise.delta) == (0.25, 0)
     assert (promise.unit, promise.adjacency, promise.trust) == (Unit.USER, Adjacency.REPLACE, Trust.CENTRAL)
     assert promise.noise_source is NoiseSource.FIXED_SEED

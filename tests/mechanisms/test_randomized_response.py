@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import product
 
 import mpmath
@@ -33,7 +34,7 @@ def truthful_words(mechanism: RandomizedResponse) -> int:
     low, high = 0, 2**62
     while low < high:
         middle = (low + high) // 2
-        if mechanism.release([0], Word(middle))[0] == 0:
+        if replace(mechanism, source=Word(middle)).release([0])[0] == 0:
             low = middle + 1
         else:
             high = middle
@@ -84,7 +85,7 @@ def test_the_truth_is_never_more_likely_than_epsilon_allows(epsilon: float, cate
 @pytest.mark.parametrize(("epsilon", "categories"), [(math.log(3), 2), (0.3, 2), (1.0, 5), (4.0, 66), (2.0, 300)])
 def test_every_answer_has_its_probability(epsilon: float, categories: int) -> None:
     people, truth = 200_000, categories // 2
-    reported = RandomizedResponse(epsilon, categories).release(np.full(people, truth), FixedSeed(categories))
+    reported = RandomizedResponse(epsilon, categories, FixedSeed(categories)).release(np.full(people, truth))
     weights = np.ones(categories)
     weights[truth] = math.exp(epsilon)
     assert chi_square(np.bincount(reported, minlength=categories), weights / weights.sum()) > FALSE_ALARM
@@ -93,7 +94,7 @@ def test_every_answer_has_its_probability(epsilon: float, categories: int) -> No
 def test_answers_are_randomized_one_by_one() -> None:
     mechanism = RandomizedResponse(1.0)
     truth = np.tile([0, 1], 100_000)
-    wrong = (mechanism.release(truth, FixedSeed(2)) != truth).astype(int)
+    wrong = (replace(mechanism, source=FixedSeed(2)).release(truth) != truth).astype(int)
     lie = 1 - mechanism.theta
     pairs = np.bincount(2 * wrong[:-1:2] + wrong[1::2], minlength=4)
     assert chi_square(pairs, np.outer([1 - lie, lie], [1 - lie, lie]).ravel()) > FALSE_ALARM
@@ -151,7 +152,7 @@ def test_polls(epsilon: float, categories: int, category: int) -> None:
     mechanism, source, polls, people = RandomizedResponse(epsilon, categories), FixedSeed(6), 1500, 400
     truth = np.arange(people) % (categories + 3) % categories
     share = np.mean(truth == category)
-    estimates = [mechanism.estimate(mechanism.release(truth, source), category) for _ in range(polls)]
+    estimates = [mechanism.estimate(replace(mechanism, source=source).release(truth), category) for _ in range(polls)]
     shares = np.array([estimate.share for estimate in estimates])
     assert abs(shares.mean() - share) < 5.5 * shares.std() / math.sqrt(polls)
     assert np.mean([estimate.low <= share <= estimate.high for estimate in estimates]) > 0.95 - 0.01
@@ -166,8 +167,8 @@ def test_more_confidence_takes_a_wider_interval(confidence: float) -> None:
 
 
 def test_what_is_promised() -> None:
-    mechanism = RandomizedResponse(1.5, 3)
-    promise = mechanism.guarantee(source=FixedSeed(1))
+    mechanism = RandomizedResponse(1.5, 3, FixedSeed(1))
+    promise = mechanism.guarantee()
     assert (promise.epsilon, promise.delta) == (1.5, 0)
     assert (promise.adjacency, promise.trust, promise.unit) == (Adjacency.REPLACE, Trust.LOCAL, Unit.EXAMPLE)
     assert promise.noise_source is NoiseSource.FIXED_SEED
@@ -177,4 +178,4 @@ def test_what_is_promised() -> None:
 
 def test_categories_may_be_any_whole_number() -> None:
     for three in (3.0, np.int64(3)):
-        assert RandomizedResponse(1.0, three).release([2], FixedSeed(1)).shape == (1,)
+        assert replace(RandomizedResponse(1.0, three), source=FixedSeed(1)).release([2]).shape == (1,)

@@ -53,7 +53,7 @@ def _repeated(p: Array, q: Array, epochs: int, delta: float) -> float:
     kept = (p > 0) & (q > 0)
     p, losses = p[kept], np.log(p[kept] / q[kept])
     deviation = math.sqrt(float(p @ (losses - p @ losses) ** 2))
-    step = max(deviation, 1e-9) / (100 * epochs)
+    step = max(deviation / (100 * epochs), float(np.ptp(losses)) / 20_000, 1e-12)
     index = np.floor(losses / step).astype(np.int64)
     lowest = int(index.min())
     masses = np.bincount(index - lowest, weights=p).astype(np.float64)

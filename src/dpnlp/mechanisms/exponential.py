@@ -39,13 +39,14 @@ class Exponential:
     sensitivity: float
     epsilon: float
     monotone: bool = False
+    source: Source = OS_ENTROPY
 
     def __post_init__(self) -> None:
         checks.positive("sensitivity", self.sensitivity, "the most that one record can change a score by")
         if not 1e-5 <= checks.positive("epsilon", self.epsilon) <= 1e5:
             raise BadInput(f"epsilon = {self.epsilon}: it must lie between 1e-5 and 1e5 for a choice among candidates.")
 
-    def choose(self, scores: npt.ArrayLike, source: Source = OS_ENTROPY) -> int:
+    def choose(self, scores: npt.ArrayLike) -> int:
         """The exponential mechanism (McSherry and Talwar 2007): r with probability ∝ exp(ε u(D, r)/2Δ).
 
         A candidate is drawn uniformly and kept with probability exp(−ε (max u − u)/2Δ), until one is kept.
@@ -53,20 +54,20 @@ class Exponential:
         behind, denominator = self._behind(scores)
         tries = min(behind.size, 4096)
         while True:
-            drawn = below(source, behind.size, tries)
-            kept = bernoulli_exp(source, behind[drawn], denominator)
+            drawn = below(self.source, behind.size, tries)
+            kept = bernoulli_exp(self.source, behind[drawn], denominator)
             if kept.any():
                 return int(drawn[np.argmax(kept)])
 
-    def noisy_max(self, scores: npt.ArrayLike, source: Source = OS_ENTROPY) -> int:
+    def noisy_max(self, scores: npt.ArrayLike) -> int:
         """Report-noisy-max with exponential noise of scale 2Δ/ε, by permute-and-flip, which has the same distribution.
 
         In random order, the first candidate whose coin of exp(−ε (max u − u)/2Δ) comes up (McKenna and Sheldon 2020;
         Ding et al. 2021). Never worse in expectation than the exponential mechanism.
         """
         behind, denominator = self._behind(scores)
-        kept = np.flatnonzero(bernoulli_exp(source, behind, denominator))
-        return int(kept[below(source, kept.size, 1)[0]])
+        kept = np.flatnonzero(bernoulli_exp(self.source, behind, denominator))
+        return int(kept[below(self.source, kept.size, 1)[0]])
 
     def _behind(self, scores: npt.ArrayLike) -> tuple[Integers, int]:
         """How far each candidate is behind the best, as γ's numerators, and their denominator.
@@ -93,9 +94,7 @@ class Exponential:
         """What an accountant sees: ε-DP, and no more is known."""
         return events.ApproximateDP(self.epsilon)
 
-    def guarantee(
-        self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL, source: Source = OS_ENTROPY
-    ) -> Guarantee:
+    def guarantee(self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL) -> Guarantee:
         """What one choice promises."""
         return Guarantee(
             epsilon=self.epsilon,
@@ -103,6 +102,6 @@ class Exponential:
             unit=unit,
             adjacency=adjacency,
             trust=trust,
-            mechanism=Term.of("exponential", sensitivity=self.sensitivity),
-            noise_source=source.kind,
+            mechanism=Term.of("monotone-exponential" if self.monotone else "exponential", sensitivity=self.sensitivity),
+            noise_source=self.source.kind,
         )

@@ -65,6 +65,7 @@ class Gaussian:
     epsilon: float
     delta: float
     calibration: Calibration = Calibration.ANALYTIC
+    source: Source = OS_ENTROPY
 
     def __post_init__(self) -> None:
         self.sigma  # noqa: B018  (a wrong field is refused here, not at the first release)
@@ -75,7 +76,7 @@ class Gaussian:
         formula = analytic_sigma if Calibration(self.calibration) is Calibration.ANALYTIC else classical_sigma
         return formula(self.epsilon, self.delta, self.sensitivity)
 
-    def release(self, value: npt.ArrayLike, source: Source = OS_ENTROPY) -> npt.NDArray[np.float64]:
+    def release(self, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """The answer with noise, on a grid of at most σ/2^24.
 
         Rounding moves neighbours apart by up to a step in every coordinate, √n steps in ℓ2, for which σ makes up. A
@@ -85,7 +86,7 @@ class Gaussian:
         shape, n = np.shape(value), max(1, np.size(value))
         step = step_below(self.sigma / _FINENESS)
         sigma = self.sigma / self.sensitivity * (self.sensitivity + math.sqrt(n) * step) / step
-        noisy = to_grid(value, step) + discrete_gaussian(source, math.ceil(math.sqrt(sigma * sigma + 16)), n)
+        noisy = to_grid(value, step) + discrete_gaussian(self.source, math.ceil(math.sqrt(sigma * sigma + 16)), n)
         return from_grid(noisy, step, shape)
 
     def event(self, adjacency: Adjacency) -> events.Gaussian:
@@ -93,9 +94,7 @@ class Gaussian:
         apart = 2 if Adjacency(adjacency) is Adjacency.REPLACE else 1
         return events.Gaussian(apart * self.sigma / self.sensitivity)
 
-    def guarantee(
-        self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL, source: Source = OS_ENTROPY
-    ) -> Guarantee:
+    def guarantee(self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL) -> Guarantee:
         """What one release promises."""
         return Guarantee(
             epsilon=self.epsilon,
@@ -106,5 +105,5 @@ class Gaussian:
             mechanism=Term.of(
                 "gaussian", sigma=self.sigma, sensitivity=self.sensitivity, formula=str(self.calibration)
             ),
-            noise_source=source.kind,
+            noise_source=self.source.kind,
         )

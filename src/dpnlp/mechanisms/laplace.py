@@ -22,6 +22,7 @@ class Laplace:
 
     sensitivity: float
     epsilon: float
+    source: Source = OS_ENTROPY
 
     def __post_init__(self) -> None:
         checks.positive("sensitivity", self.sensitivity, "the ℓ1 distance between the answers on two neighbours")
@@ -32,7 +33,7 @@ class Laplace:
         """b = Δ₁/ε, by the definition; on the grid it is larger by less than a millionth of 1 + 1/ε."""
         return self.sensitivity / self.epsilon
 
-    def release(self, value: npt.ArrayLike, source: Source = OS_ENTROPY) -> npt.NDArray[np.float64]:
+    def release(self, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """The answer with noise, on a grid of at most b/(2^20 n) for n coordinates; n is public.
 
         Rounding to the grid moves neighbours apart by up to a step in every coordinate, for which the noise makes up.
@@ -40,16 +41,14 @@ class Laplace:
         shape, n = np.shape(value), max(1, np.size(value))
         step = step_below(self.scale / (_FINENESS * n))
         scale = math.ceil((Fraction(float(self.sensitivity)) / Fraction(step) + n) / Fraction(float(self.epsilon)))
-        noisy = to_grid(value, step) + discrete_laplace(source, scale, n)
+        noisy = to_grid(value, step) + discrete_laplace(self.source, scale, n)
         return from_grid(noisy, step, shape)
 
     def event(self, adjacency: Adjacency) -> events.Laplace:
         """What an accountant sees, if the sensitivity is the one for this adjacency."""
         return events.Laplace((2 if Adjacency(adjacency) is Adjacency.REPLACE else 1) / self.epsilon)
 
-    def guarantee(
-        self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL, source: Source = OS_ENTROPY
-    ) -> Guarantee:
+    def guarantee(self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL) -> Guarantee:
         """What one release promises."""
         return Guarantee(
             epsilon=self.epsilon,
@@ -58,5 +57,5 @@ class Laplace:
             adjacency=adjacency,
             trust=trust,
             mechanism=Term.of("laplace", scale=self.scale, sensitivity=self.sensitivity),
-            noise_source=source.kind,
+            noise_source=self.source.kind,
         )

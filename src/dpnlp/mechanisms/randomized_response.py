@@ -34,6 +34,7 @@ class RandomizedResponse:
 
     epsilon: float
     categories: int = 2
+    source: Source = OS_ENTROPY
 
     def __post_init__(self) -> None:
         checks.positive("epsilon", self.epsilon)
@@ -65,7 +66,7 @@ class RandomizedResponse:
             raise BadInput(f"categories = {self.categories}: γ is defined for two of them.")
         return self.theta - 0.5
 
-    def release(self, answers: npt.ArrayLike, source: Source = OS_ENTROPY) -> Integers:
+    def release(self, answers: npt.ArrayLike) -> Integers:
         """Randomized answers, as whole numbers 0 … k − 1.
 
         The truth survives where a 62-bit number lies below θ; otherwise another answer is drawn. θ is rounded towards
@@ -75,8 +76,8 @@ class RandomizedResponse:
         others = (self.categories - 1) * math.exp(-self.epsilon)
         lies = max(1, math.ceil(others / (1 + others) * (1 + 2.0**-50) * _RESOLUTION))
         keep = max(_RESOLUTION - lies, -(-_RESOLUTION // self.categories))
-        kept = below(source, _RESOLUTION, truth.size) < keep
-        other = (truth + 1 + below(source, self.categories - 1, truth.size)) % self.categories
+        kept = below(self.source, _RESOLUTION, truth.size) < keep
+        other = (truth + 1 + below(self.source, self.categories - 1, truth.size)) % self.categories
         return np.where(kept, truth, other).reshape(np.shape(answers))
 
     def estimate(self, answers: npt.ArrayLike, category: int = 1, confidence: float = 0.95) -> Estimate:
@@ -120,7 +121,7 @@ class RandomizedResponse:
         """What an accountant sees for one person's one answer."""
         return events.RandomizedResponse(self.epsilon, self.categories)
 
-    def guarantee(self, unit: Unit = Unit.EXAMPLE, source: Source = OS_ENTROPY) -> Guarantee:
+    def guarantee(self, unit: Unit = Unit.EXAMPLE) -> Guarantee:
         """What one answer promises: local, and any two true answers are neighbours."""
         return Guarantee(
             epsilon=self.epsilon,
@@ -129,5 +130,5 @@ class RandomizedResponse:
             adjacency=Adjacency.REPLACE,
             trust=Trust.LOCAL,
             mechanism=Term.of("randomized-response", theta=self.theta, categories=self.categories),
-            noise_source=source.kind,
+            noise_source=self.source.kind,
         )
