@@ -93,7 +93,7 @@ def test_pictures(dpnlp, tmp_path, sampling):
     assert dpnlp(f"{line} --sampling {sampling} --plot {file}")[0] == 0
     data = file.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", data[16:24]) == (1650, 630)
+    assert struct.unpack(">II", data[16:24]) == (1650, 660)
 
 
 def test_no_privacy_is_said_to_be_none(dpnlp):

@@ -1,6 +1,7 @@
 """One door to the accountants: the ε of an event, and the guarantee of a schedule of noisy lots."""
 
 from enum import StrEnum
+from functools import lru_cache
 
 from dpnlp import checks
 from dpnlp.accounting import pld, rdp
@@ -23,6 +24,7 @@ DIGITS = 5
 """Significant digits of a stated ε; it is rounded up to them."""
 
 
+@lru_cache(maxsize=1024)
 def epsilon(event: Event, delta: float, adjacency: Adjacency, accountant: Accountant = Accountant.PLD) -> float:
     """ε at δ of an event, by one of the accountants; infinite where the event promises nothing."""
     return _EPSILON[accountant](event, delta, adjacency)

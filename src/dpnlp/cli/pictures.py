@@ -14,7 +14,7 @@ from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 
 _COLORS = {Accountant.PLD: "#1b6ca8", Accountant.RDP: "#d1495b", Accountant.MOMENTS: "#edae49"}
-_POINTS = 24
+_POINTS = 32
 _BARS = 300
 
 
@@ -22,7 +22,7 @@ def draw_plan(plan: Plan, file: Path) -> None:
     """Writes the two pictures side by side; the file's ending chooses the format."""
     if not plan.guarantee.is_private:
         raise BadInput("--plot: a run without noise has no finite ε to draw.")
-    figure = Figure(figsize=(11, 4.2), layout="constrained", dpi=150)
+    figure = Figure(figsize=(11, 4.4), layout="constrained", dpi=150)
     left, right = figure.subplots(1, 2)
     _draw_steps(left, plan)
     _draw_losses(right, plan)
@@ -39,10 +39,9 @@ def _draw_steps(axes: Axes, plan: Plan) -> None:
     schedule, delta, adjacency = plan.schedule, plan.guarantee.delta, plan.guarantee.adjacency
     shuffled = schedule.sampling is Sampling.SHUFFLED
     # ε grows like the root of the steps; shuffled lots cost as much at the first step of an epoch as at its last.
-    spaced = np.linspace(1, np.sqrt(schedule.steps), _POINTS) ** 2
-    counts = np.unique(
-        np.ceil(spaced / schedule.lots_per_epoch) * schedule.lots_per_epoch if shuffled else spaced.round()
-    )
+    unit, most = (schedule.lots_per_epoch, schedule.epochs) if shuffled else (1, schedule.steps)
+    counts = np.unique(np.round(np.linspace(1, np.sqrt(most), _POINTS) ** 2)) * unit
+    style = "steps-pre" if shuffled else "default"
     for accountant in Accountant:
         try:
             costs = [
@@ -51,16 +50,14 @@ def _draw_steps(axes: Axes, plan: Plan) -> None:
             ]
         except BadInput:
             continue
-        axes.plot(
-            counts, costs, color=_COLORS[accountant], label=accountant, drawstyle="steps-pre" if shuffled else "default"
-        )
+        axes.plot([0, *counts], [0, *costs], color=_COLORS[accountant], label=accountant, drawstyle=style)
     if shuffled:
         costs = [shuffling.as_if_poisson(replace(schedule, steps=int(n)), plan.noise_multiplier, delta) for n in counts]
-        axes.plot(counts, costs, color="grey", linestyle=":", label="as if Poisson: no guarantee")
+        axes.plot([0, *counts], [0, *costs], color="grey", linestyle=":", label="as if Poisson: no guarantee")
     axes.axhline(plan.guarantee.epsilon, color="grey", linewidth=0.8)
     axes.annotate(f"ε = {plan.guarantee.epsilon:.4g}", (0, plan.guarantee.epsilon), (6, 4), textcoords="offset points")
     axes.set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", title="Cost over the steps", xlim=(0, None), ylim=(0, None))
-    axes.legend(frameon=False, loc="best" if shuffled else "lower right")
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4)
 
 
 def _draw_losses(axes: Axes, plan: Plan) -> None:
