@@ -359,13 +359,15 @@ def _up(value: float, digits: int = 4) -> str:
 
 
 def _factor(epsilon: float) -> str:
+    """e^ε rounded up, but for what floating point adds to it: fair coins have a factor of 3, not of 3.001."""
     if epsilon > 14:
         return f"10^{math.ceil(epsilon / math.log(10))}"
-    return _up(math.nextafter(math.exp(epsilon), math.inf)) if epsilon else "1"
+    return _up(max(math.exp(epsilon) * (1 - 1e-13), math.nextafter(1, 2))) if epsilon else "1"
 
 
 def _percent(value: float) -> str:
-    return f"{min(100.0, math.ceil(value * 100) / 100):.2f}"
+    """A percentage rounded up to two decimals, but for what floating point adds to it."""
+    return f"{min(100.0, math.ceil(value * 100 - 1e-10) / 100):.2f}"
 
 
 def _number_or_word(text: str) -> int | float | str:
