@@ -85,20 +85,19 @@ def test_thesis_table_3_2_full_graph(noise, printed, recomputed, by_pld, steps_o
     assert epsilon(event, 1e-5, ADD_REMOVE) == pytest.approx(by_pld, abs=0.006 if by_pld < 100 else 0.05)
 
 
-@pytest.mark.parametrize(("neurons", "printed", "sigma"), [(768, 24.79, 0.8957), (182, 12.07, 0.4360)])
-def test_thesis_section_6_6_1_analytic_gaussian(neurons, printed, sigma):
-    """Thesis §6.6.1, C = 0.1 and 20 tokens: Δ₂ = 2C√n, and at ε = 500, δ = 1e-5 these σ, which it prints as σ²."""
-    sensitivity = of_sum(Contribution.clipped_by_value(0.1, 20 * neurons), Adjacency.REPLACE).l2
+@pytest.mark.parametrize(("rounds", "neurons", "printed", "sigma"), [(0, 768, 24.79, 0.8957), (5, 182, 12.07, 0.4360)])
+def test_thesis_section_6_6_1_analytic_gaussian(rounds, neurons, printed, sigma):
+    """Thesis §6.3.4 and §6.6.1: a quarter of 768 neurons pruned five times leaves 182 a token, n = 3,640 at 20 tokens.
+
+    With C = 0.1, Δ₂ = 2C√n, and at ε = 500, δ = 1e-5 this is σ, which the text prints as σ².
+    """
+    kept = 768
+    for _ in range(rounds):
+        kept = math.floor(0.75 * kept)
+    assert kept == neurons
+    sensitivity = of_sum(Contribution.clipped_by_value(0.1, 20 * kept), Adjacency.REPLACE).l2
     assert round(sensitivity, 2) == printed
     assert round(analytic_sigma(500, 1e-5, sensitivity), 4) == sigma
-
-
-def test_thesis_section_6_3_4_pruned_neurons():
-    """Thesis §6.3.4 and §6.6.1: 25 % pruned five times leaves 182 of 768 neurons a token, 3,640 at 20 tokens."""
-    kept = 768
-    for _ in range(5):
-        kept = math.floor(kept * 0.75)
-    assert (kept, round(100 * (1 - kept / 768), 2), 20 * kept) == (182, 76.30, 3640)
 
 
 def test_thesis_section_2_2_2_classical_gaussian():

@@ -261,7 +261,12 @@ def test_an_empty_file_gives_nothing(tmp_path: Path) -> None:
         ("privacy: {epsilom: 1}", "privacy.epsilom in FILE: unknown key; the nearest known one is privacy.epsilon."),
         ("epsilon: 1", "epsilon in FILE: unknown key; the nearest known one is privacy.epsilon."),
         ("privacy: 3", "privacy = 3 in FILE: it must be a mapping that holds privacy.epsilon, privacy.delta."),
-        ("- 1", "FILE: it must hold settings as key: value; the first key may be lot_size."),
+        ("- 1", "FILE: it must hold settings as key: value, one to a line."),
+        ("lot_size: 1\nrate: 0.1\nlot_size: 2", "FILE: lot_size stands there again in line 3; keep one of them."),
+        (
+            "lot_size: 1\nprivacy:\n  epsilon: 8\n  epsilon: 1",
+            "FILE: epsilon stands there again in line 4; keep one of them.",
+        ),
         ("a: [", "FILE: it is not valid YAML; correct it near line 1."),
         ("rate: 2", "--lot-size is not given: How many examples a lot has on average."),
     ],

@@ -139,7 +139,11 @@ def parse(cls: type[C], arguments: Sequence[str], command: str) -> C:
     """The verb as the command line gives it: defaults, overridden by the YAML file, overridden by flags."""
     options = _options(cls)
     given = _scan(options, arguments, _parser(cls, options, command))
-    values = _read_file(options, given[_FILE]) if _FILE in given else {}
+    values = {}
+    if _FILE in given:
+        from dpnlp.cli.settings import read_settings  # Here, because most commands need no YAML.
+
+        values = dict(_flat(options, read_settings(given[_FILE]), f" in {given[_FILE]}"))
     values |= {name: option.read(given[name], option.typed) for name, option in options.items() if name in given}
     return _build(cls, options, values, called=lambda option: option.typed)
 
@@ -197,24 +201,6 @@ def _flat(
             raise BadInput(f"{name} = {_shown(value)}{where}: it must be a mapping that holds {', '.join(inside)}.")
         else:
             yield from _flat(options, value, where, f"{name}.")
-
-
-def _read_file(options: Mapping[str, Option], file: str) -> dict[str, Any]:
-    import yaml  # Here, because help needs none of it.
-
-    if Path(file).suffix.lower() not in (".yaml", ".yml"):
-        raise BadInput(f"{file}: unexpected argument; a settings file ends in .yaml or .yml, a flag begins with --.")
-    try:
-        entries = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise BadInput(f"{file}: it cannot be read ({error.strerror}); give the path of a YAML file.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" near line {mark.line + 1}" if mark else ""
-        raise BadInput(f"{file}: it is not valid YAML; correct it{place}.") from None
-    if not isinstance(entries, Mapping):
-        raise BadInput(f"{file}: it must hold settings as key: value; the first key may be {next(iter(options))}.")
-    return dict(_flat(options, entries, f" in {file}"))
 
 
 # argparse
