@@ -66,6 +66,20 @@ def test_lot_size_is_the_largest_that_the_target_allows():
     assert epsilon(Schedule(60_000, most + 1, 10_000).event(4.0), 1e-5, ADD) > 1.0
 
 
+def test_noise_where_the_first_guess_costs_nothing():
+    """At so large a δ even little noise has ε = 0, and the search has to come down to where ε is above it."""
+    schedule = Schedule(100, 50, 3)
+    z = calibration.noise_multiplier(0.001, schedule, 0.3, ADD)
+    assert epsilon(schedule.event(z), 0.3, ADD) <= 0.001 < epsilon(schedule.event(0.99 * z), 0.3, ADD)
+
+
+def test_a_lot_is_not_larger_than_where_it_is_cut():
+    question = {"records": 1000, "delta": 1e-5, "steps": 10, "noise_multiplier": 4.0, "epsilon": 5.0}
+    plan = Question(**question, sampling=Sampling.TRUNCATED_POISSON, largest_lot=90).answer()
+    assert plan.schedule.lot_size <= 90
+    assert plan.guarantee.epsilon <= 5.0
+
+
 def test_the_whole_data_set_where_the_target_is_generous():
     assert calibration.lot_size(1000.0, lambda lot: Schedule(500, lot, 10), 4.0, 1e-5, ADD) == 500
 

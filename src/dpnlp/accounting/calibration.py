@@ -32,7 +32,8 @@ def noise_multiplier(
     def cost(z: float) -> float:
         return epsilon(schedule.event(z), delta, adjacency, accountant)
 
-    z = round_up(_solve(cost, target, _noise_guess(target, schedule, delta, adjacency)), DIGITS)
+    guess = _noise_guess(target, schedule, delta, adjacency)
+    z = round_up(_solve(cost, target, guess, falling=True), DIGITS)
     while cost(z) > target:
         z = round_up(z * (1 + _PRECISION), DIGITS)
     return z
@@ -80,7 +81,7 @@ def lot_size(
 
     if cost(1) > target:
         raise BadInput(f"epsilon = {target}: lots of one record cost {cost(1):.4g} already; raise the noise or ε.")
-    return _largest_whole(cost, target, math.sqrt(smallest.records), most=smallest.records)
+    return _largest_whole(cost, target, math.sqrt(smallest.records), most=smallest.largest_lot or smallest.records)
 
 
 def _noise_guess(target: float, schedule: Schedule, delta: float, adjacency: Adjacency) -> float:
@@ -98,15 +99,14 @@ def _gaussian_precision(target: float, delta: float) -> float:
     return float(get_sigma_gaussian(target, delta)) ** -2
 
 
-def _solve(cost: Callable[[float], float], target: float, guess: float, most: float = math.inf) -> float:
-    """Where a monotone cost crosses the target, on logarithms, from a good guess outwards and at most to `most`."""
+def _solve(cost: Callable[[float], float], target: float, guess: float, falling: bool, most: float = math.inf) -> float:
+    """Where a cost that falls, or grows, crosses the target, searched from a good guess outwards, at most to `most`."""
 
     @cache
     def gap(log_x: float) -> float:
         return math.log(max(cost(math.exp(log_x)), 1e-12) / target)
 
     near = math.log(min(guess, most))
-    falling = gap(near + 0.05) < gap(near)
     outwards = 1 if (gap(near) > 0) is falling else -1
     width = 0.05
     far = near + outwards * width
@@ -120,7 +120,7 @@ def _solve(cost: Callable[[float], float], target: float, guess: float, most: fl
 
 def _largest_whole(cost: Callable[[int], float], target: float, guess: float, most: int) -> int:
     """The largest whole number up to `most` whose cost does not exceed the target, given that 1 does not."""
-    root = _solve(lambda x: cost(min(max(1, round(x)), most)), target, guess, most)
+    root = _solve(lambda x: cost(min(max(1, round(x)), most)), target, guess, falling=False, most=most)
     good, stride = max(1, min(most, math.floor(root))), 1
     while cost(good) > target:
         good, stride = max(1, good - stride), 2 * stride

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from dpnlp import checks, events
 from dpnlp.checks import BadInput
-from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
+from dpnlp.guarantee import Term
+from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.grid import step_below
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below, bernoulli_exp
 
@@ -30,7 +31,7 @@ _FARTHEST = 2.0**1000
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(Mechanism):
     """Scores u(D, r) that move by at most `sensitivity` when a record changes, at a chosen ε.
 
     `monotone`: a record moves all scores the same way, as counts do; then half the noise is enough.
@@ -94,14 +95,7 @@ class Exponential:
         """What an accountant sees: ε-DP, and no more is known."""
         return events.ApproximateDP(self.epsilon)
 
-    def guarantee(self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL) -> Guarantee:
-        """What one choice promises."""
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=0.0,
-            unit=unit,
-            adjacency=adjacency,
-            trust=trust,
-            mechanism=Term.of("monotone-exponential" if self.monotone else "exponential", sensitivity=self.sensitivity),
-            noise_source=self.source.kind,
-        )
+    @property
+    def term(self) -> Term:
+        """The name and the public parameters."""
+        return Term.of("monotone-exponential" if self.monotone else "exponential", sensitivity=self.sensitivity)

@@ -11,7 +11,8 @@ from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
 
 from dpnlp import checks, events
 from dpnlp.checks import BadInput
-from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
+from dpnlp.guarantee import Adjacency, Term
+from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.grid import discrete_gaussian, from_grid, step_below, to_grid
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 
@@ -58,7 +59,7 @@ def classical_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Mechanism):
     """Noise for an answer whose ℓ2 sensitivity Δ₂ is known, at a chosen (ε, δ)."""
 
     sensitivity: float
@@ -94,16 +95,7 @@ class Gaussian:
         apart = 2 if Adjacency(adjacency) is Adjacency.REPLACE else 1
         return events.Gaussian(apart * self.sigma / self.sensitivity)
 
-    def guarantee(self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL) -> Guarantee:
-        """What one release promises."""
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=unit,
-            adjacency=adjacency,
-            trust=trust,
-            mechanism=Term.of(
-                "gaussian", sigma=self.sigma, sensitivity=self.sensitivity, formula=str(self.calibration)
-            ),
-            noise_source=self.source.kind,
-        )
+    @property
+    def term(self) -> Term:
+        """The name and the public parameters."""
+        return Term.of("gaussian", sigma=self.sigma, sensitivity=self.sensitivity, formula=str(self.calibration))

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpnlp import checks, events
-from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
+from dpnlp.guarantee import Adjacency, Term
+from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.grid import discrete_laplace, from_grid, step_below, to_grid
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 
@@ -17,7 +18,7 @@ _FINENESS = 2**20
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Mechanism):
     """Noise for an answer whose ℓ1 sensitivity Δ₁ is known, at a chosen ε."""
 
     sensitivity: float
@@ -48,14 +49,7 @@ class Laplace:
         """What an accountant sees, if the sensitivity is the one for this adjacency."""
         return events.Laplace((2 if Adjacency(adjacency) is Adjacency.REPLACE else 1) / self.epsilon)
 
-    def guarantee(self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL) -> Guarantee:
-        """What one release promises."""
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=0.0,
-            unit=unit,
-            adjacency=adjacency,
-            trust=trust,
-            mechanism=Term.of("laplace", scale=self.scale, sensitivity=self.sensitivity),
-            noise_source=self.source.kind,
-        )
+    @property
+    def term(self) -> Term:
+        """The name and the public parameters."""
+        return Term.of("laplace", scale=self.scale, sensitivity=self.sensitivity)

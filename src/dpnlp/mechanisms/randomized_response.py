@@ -10,6 +10,7 @@ from scipy.stats import beta
 from dpnlp import checks, events
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
+from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below
 
 _RESOLUTION = 2**62
@@ -26,7 +27,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(Mechanism):
     """One of k categories: the true one is reported with probability e^ε/(e^ε + k − 1), every other one with the rest.
 
     With two categories θ = e^ε/(1 + e^ε) is the lecture's probability of the truth, and γ = θ − ½ the thesis's p.
@@ -121,14 +122,13 @@ class RandomizedResponse:
         """What an accountant sees for one person's one answer."""
         return events.RandomizedResponse(self.epsilon, self.categories)
 
-    def guarantee(self, unit: Unit = Unit.EXAMPLE) -> Guarantee:
-        """What one answer promises: local, and any two true answers are neighbours."""
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=0.0,
-            unit=unit,
-            adjacency=Adjacency.REPLACE,
-            trust=Trust.LOCAL,
-            mechanism=Term.of("randomized-response", theta=self.theta, categories=self.categories),
-            noise_source=self.source.kind,
-        )
+    @property
+    def term(self) -> Term:
+        """The name and the public parameters."""
+        return Term.of("randomized-response", theta=self.theta, categories=self.categories)
+
+    def guarantee(
+        self, unit: Unit = Unit.EXAMPLE, adjacency: Adjacency = Adjacency.REPLACE, trust: Trust = Trust.LOCAL
+    ) -> Guarantee:
+        """What one answer promises: by nature local, with any two true answers as neighbours."""
+        return super().guarantee(unit, adjacency, trust)
