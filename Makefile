@@ -1,9 +1,9 @@
-# Both commands set everything up by themselves on a fresh clone. PYTHON may name another interpreter (3.11 or newer).
+# Every command sets everything up by itself on a fresh clone. PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint mutants clean
 
 # A first look: plan a private training run, and spend a budget until the ledger refuses.
 demo: $(VENV)/installed
@@ -16,6 +16,10 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Plants known defects one by one in a copy and says which tests notice; ONLY=word picks some.
+mutants: $(VENV)/installed
+	$(BIN)/python tests/mutants.py $(ONLY)
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -124,8 +124,8 @@ def truncated_poisson_sampled_gaussian(
     """Poisson sampling whose lots are cut to `largest_lot`; `plain` is the same without the cut.
 
     A lot that is cut changes by a whole exchange when a record enters it. So, with the probability of a cut given that
-    the record is drawn, the release is one under replace at twice the distance, and otherwise `plain` (Annamalai et
-    al. 2025, arXiv 2508.15089; the mixture that dp-accounting uses).
+    the record is drawn, the release is one under replace at twice the distance, and otherwise `plain` (arXiv
+    2508.15089, as dp-accounting has it).
     """
     cut = float(binom.sf(largest_lot - 1, records - 1, q))
 
