@@ -1,0 +1,90 @@
+"""What a layer writes down in its forward pass, so that clipping needs no per-example gradients (Bu et al. 2022).
+
+A weight's gradient for one example is a sum of outer products, Σ_t a_t ⊗ g_t: for y = xW the input x_t and ∂loss/∂y_t.
+A layer therefore hands each of its uses of a weight to this module, which notes the input and adds a tap, an array of
+zeros, to the output; the gradient of the tap is g. Without an open `Tape` nothing is noted and nothing is added, so
+that the same model trains without privacy, or generates text, at no cost.
+
+`models.layers` writes, `training.clipping` reads; neither knows the other.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import Enum
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+Array = jax.Array
+
+
+class Kind(Enum):
+    """How a use of a weight is noted. The weight is a matrix [i, o]; a tap has the shape of the use's output."""
+
+    INPUT = "input"  # y_t = x_t W: the note is x [batch, …, i], the tap's gradient [batch, …, o]
+    ROWS = "rows"  # y_t = W[v_t]: the note is the row numbers v [batch, …], the tap's gradient [batch, …, o]
+    OUTPUT = "output"  # y_t = x_t Wᵀ: the note is x [batch, …, o], the tap's gradient [batch, …, i]
+    DIRECT = "direct"  # the weight itself, once per example: no note, the tap's gradient [batch, *shape]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a weight in a forward pass; the tap of the same place in the list belongs to it."""
+
+    weight: nnx.Variable[Array]
+    kind: Kind
+    note: Array | None
+
+
+@dataclass
+class Tape:
+    """The uses of one forward pass in the order in which they happen.
+
+    With `taps` they are added to the outputs; without, only their shapes are noted, which is what the first, abstract
+    pass is for. `trains` says which weights are trained: a frozen one is not noted and costs nothing.
+    """
+
+    trains: frozenset[int]
+    taps: Sequence[Array] | None = None
+    uses: list[Use] = field(default_factory=list)
+    shapes: list[jax.ShapeDtypeStruct] = field(default_factory=list)
+
+    def tapped(self, use: Use, output: Array) -> Array:
+        """The output with this use's tap added to it."""
+        index = len(self.uses)
+        self.uses.append(use)
+        self.shapes.append(jax.ShapeDtypeStruct(output.shape, output.dtype))  # type: ignore[no-untyped-call]
+        return output if self.taps is None else output + self.taps[index]
+
+
+_OPEN: ContextVar[Tape | None] = ContextVar("tape", default=None)
+
+
+@contextmanager
+def recording(tape: Tape) -> Iterator[Tape]:
+    """Uses of weights inside this context are written on the tape."""
+    token = _OPEN.set(tape)
+    try:
+        yield tape
+    finally:
+        _OPEN.reset(token)
+
+
+def note(weight: nnx.Variable[Array], kind: Kind, written: Array, output: Array) -> Array:
+    """The output of a use of a weight, with a tap where a tape is open and the weight is trained."""
+    tape = _OPEN.get()
+    if tape is None or id(weight) not in tape.trains:
+        return output
+    return tape.tapped(Use(weight, kind, written), output)
+
+
+def direct(weight: nnx.Variable[Array], batch: int) -> Array:
+    """A small weight, one copy per example where a tape is open: [batch, *shape], or [1, *shape] to broadcast."""
+    value = weight[...]
+    tape = _OPEN.get()
+    if tape is None or id(weight) not in tape.trains:
+        return value[None]
+    return tape.tapped(Use(weight, Kind.DIRECT, None), jnp.broadcast_to(value, (batch, *value.shape)))

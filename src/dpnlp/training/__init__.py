@@ -1,0 +1,1 @@
+"""The private engine: sampling, clipping, noise, the plan, the step and the loop."""
