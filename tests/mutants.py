@@ -33,7 +33,7 @@ class Defect:
 PLD, RDP = ("accounting/test_pld.py",), ("accounting/test_rdp.py",)
 SUBSAMPLING, CALIBRATION = ("accounting/test_subsampling.py",), ("accounting/test_calibration.py",)
 LEDGER, COMPOSITION = ("accounting/test_ledger.py",), ("accounting/test_composition.py",)
-LOSSES = ("accounting/test_losses.py",)
+LOSSES, CLIPPING = ("accounting/test_losses.py",), ("training/test_clipping.py",)
 
 DEFECTS = (
     Defect(
@@ -259,6 +259,55 @@ DEFECTS = (
         "kind = NoiseSource.FIXED_SEED",
         "kind = NoiseSource.OS_ENTROPY",
         ("mechanisms/test_laplace.py",),
+    ),
+    Defect(
+        "clipping: the rounding of bfloat16 not counted",
+        "training/clipping.py",
+        "slack = unit * jnp.sqrt(",
+        "slack = 0 * jnp.sqrt(",
+        CLIPPING,
+    ),
+    Defect(
+        "clipping: no cross term between embedding and tied output layer",
+        "training/clipping.py",
+        "squared += pair if second is first else 2 * pair",
+        "squared += pair if second is first else 0 * pair",
+        CLIPPING,
+    ),
+    Defect(
+        "clipping: the uses of a shared weight taken for separate weights",
+        "training/clipping.py",
+        "lefts, rights = _gram(left, left), _gram(right, right)",
+        "lefts, rights = _gram(left, left) * jnp.eye(positions), _gram(right, right)",
+        CLIPPING,
+    ),
+    Defect(
+        "clipping: padding counted",
+        "training/clipping.py",
+        "weights * jnp.minimum(1.0, clip_norm",
+        "jnp.minimum(1.0, clip_norm",
+        CLIPPING,
+    ),
+    Defect(
+        "clipping: a gradient that is no number spoils the sum",
+        "training/clipping.py",
+        "jnp.all(sound), lambda: summed(False), lambda: summed(True)",
+        "jnp.all(sound), lambda: summed(False), lambda: summed(False)",
+        CLIPPING,
+    ),
+    Defect(
+        "clipping: a weight that no layer notes is trained unclipped",
+        "training/clipping.py",
+        "        if key not in noted:",
+        "        if False:",
+        CLIPPING,
+    ),
+    Defect(
+        "clipping: the examples of one record clipped one by one",
+        "training/clipping.py",
+        "records = losses.shape[0] // examples_per_record",
+        "records = losses.shape[0]",
+        CLIPPING,
     ),
     Defect(
         "an attacker's success without δ",

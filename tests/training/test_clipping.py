@@ -101,26 +101,10 @@ def assert_equal(clipped, expected, norms):
         np.testing.assert_allclose(clipped.gradients[path], gradient, rtol=1e-5, atol=1e-5 * scale, err_msg=str(path))
 
 
-@settings(max_examples=8)
-@given(
-    case=st.sampled_from([tagger_case, tied_case]),
-    batch=st.sampled_from([1, 4]),
-    positions=st.sampled_from([1, 5, 12]),
-    width=st.sampled_from([2, 6]),
-    other=st.sampled_from([3, 40]),
-    clip_norm=st.sampled_from([0.05, 1.0, 1e6]),
-    seed=st.integers(0, 3),
-)
-def test_book_keeping_is_the_definition(case, batch, positions, width, other, clip_norm, seed):
-    model, loss, data = case(batch, positions, width, other, seed)
-    weights = jnp.ones(batch)
-    assert_equal(clipped_sum(loss, model, data, weights, clip_norm), *reference(loss, model, data, weights, clip_norm))
-
-
 @pytest.mark.parametrize("case", [tagger_case, tied_case])
-@pytest.mark.parametrize("examples", [2, 3])
+@pytest.mark.parametrize("examples", [1, 3])
 def test_a_record_of_several_examples_is_clipped_as_one(case, examples):
-    model, loss, data = case(6, 5, 4, 9, 1)
+    model, loss, data = case(6, 3, 8, 30, 1)
     weights = jnp.ones(6 // examples)
     clipped = clipped_sum(loss, model, data, weights, 0.5, examples_per_record=examples)
     assert_equal(clipped, *reference(loss, model, data, weights, 0.5, examples_per_record=examples))
@@ -152,16 +136,17 @@ def test_the_sum_agrees_with_jax_privacy():
         np.testing.assert_allclose(ours[path], value[...], rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", [tagger_case, tied_case])
-def test_no_record_contributes_more_than_the_clip_norm(case):
-    """Law 5: whatever is in it, taking one record out moves the sum by at most C."""
-    model, loss, data = case(4, 5, 4, 9, 4)
-    data = jax.tree.map(lambda a: a * 100 if a.dtype == jnp.float32 else a, data)
-    everyone = clipped_sum(loss, model, data, jnp.ones(4), 0.25).gradients
-    for left_out in range(4):
-        others = clipped_sum(loss, model, data, jnp.ones(4).at[left_out].set(0), 0.25).gradients
-        moved = sum(float(jnp.sum((everyone[path] - others[path]) ** 2)) for path in everyone)
-        assert moved**0.5 <= 0.25 * (1 + 1e-5)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_no_record_contributes_more_than_the_clip_norm(dtype):
+    """Law 5: whatever it holds and whatever the model computes in, one record moves the sum by at most C."""
+    model, loss, data = tagger_case(4, 12, 6, 9, 4)
+    data = jax.tree.map(lambda a: (100 * a).astype(dtype), data)
+    moved = [
+        sum(float(jnp.sum(g**2)) for g in clipped_sum(loss, model, data, jnp.eye(4)[one], 0.25).gradients.values())
+        for one in range(4)
+    ]
+    assert max(moved) ** 0.5 <= 0.25 * (1 + 1e-6)
+    assert min(moved) ** 0.5 > 0.25 * 0.9
 
 
 def test_padding_and_batchmates_change_nothing():
@@ -203,3 +188,19 @@ def test_a_weight_that_no_layer_notes_is_refused():
     x = jnp.ones((2, 3, 4))
     with pytest.raises(BadInput, match=r"stray: no layer noted a use of this weight, so it cannot be clipped"):
         clipped_sum(squared_error, Stray(nnx.Rngs(0)), (x, x), jnp.ones(2), 1.0)
+
+
+@settings(max_examples=8)
+@given(
+    case=st.sampled_from([tagger_case, tied_case]),
+    batch=st.sampled_from([1, 4]),
+    positions=st.sampled_from([1, 5, 12]),
+    width=st.sampled_from([2, 6]),
+    other=st.sampled_from([3, 40]),
+    clip_norm=st.sampled_from([0.05, 1.0, 1e6]),
+    seed=st.integers(0, 3),
+)
+def test_book_keeping_is_the_definition(case, batch, positions, width, other, clip_norm, seed):
+    model, loss, data = case(batch, positions, width, other, seed)
+    weights = jnp.ones(batch)
+    assert_equal(clipped_sum(loss, model, data, weights, clip_norm), *reference(loss, model, data, weights, clip_norm))

@@ -60,9 +60,28 @@ def clipped_sum(
     books = {key: _Book(records) for key in trained}
     for use, noted, gradient in zip(measured.uses, notes, tap_gradients, strict=True):
         books[id(use.weight)].enter(use, noted, gradient)
-    norms = jnp.sqrt(sum((book.squared_norm() for book in books.values()), start=jnp.zeros(records)))
-    factors = jnp.where(jnp.isfinite(norms), weights * jnp.minimum(1.0, clip_norm / jnp.maximum(norms, 1e-30)), 0.0)
-    return Clipped({path: books[key].weighted_sum(factors) for key, path in trained.items()}, norms, losses)
+    sizes = [book.size() for book in books.values()]
+    norms = jnp.sqrt(sum((size.squared for size in sizes), start=jnp.zeros(records)))
+    # Law 5. What is summed is fl(c a) ⊗ g: scaling rounds each entry by at most half a unit, so that it differs from
+    # c Σ a_t ⊗ g_t by at most that share of c Σ‖a_t‖‖g_t‖. Counting it as part of the norm keeps the bound for certain.
+    unit = max(float(jnp.finfo(gradient.dtype).eps) for gradient in tap_gradients)  # type: ignore[no-untyped-call]
+    slack = unit * jnp.sqrt(sum((size.spread**2 for size in sizes), start=jnp.zeros(records)))
+    sound = jnp.isfinite(norms + slack)
+    factors = jnp.where(sound, weights * jnp.minimum(1.0, clip_norm / jnp.maximum(norms + slack, 1e-30)), 0.0)
+
+    def summed(silenced: bool) -> dict[Path, Array]:
+        return {path: books[key].weighted_sum(factors, silenced) for key, path in trained.items()}
+
+    # Silencing what is no number costs another pass over the largest arrays, so it is done only when there is some.
+    gradients = jax.lax.cond(jnp.all(sound), lambda: summed(False), lambda: summed(True))
+    return Clipped(gradients, norms, losses)
+
+
+class _Size(NamedTuple):
+    """How large a weight's gradient is, for each record: its squared norm, and Σ‖a_t‖‖g_t‖, which no sum cancels."""
+
+    squared: Array
+    spread: Array
 
 
 class _Outer(NamedTuple):
@@ -99,10 +118,11 @@ class _Book:
         noted = noted.reshape(self.records, -1, noted.shape[-1])
         self.outer.append(_Outer(gradient, noted) if use.kind is Kind.OUTPUT else _Outer(noted, gradient))
 
-    def squared_norm(self) -> Array:
-        """The squared norm of the weight's gradient, for each record, in float32."""
+    def size(self) -> _Size:
+        """The size of the weight's gradient, for each record, in float32."""
         if self.direct is not None:
-            return jnp.sum(self.direct.reshape(self.records, -1) ** 2, axis=1)
+            squared = jnp.sum(self.direct.reshape(self.records, -1) ** 2, axis=1)
+            return _Size(squared, jnp.sqrt(squared))
         if any(use.one_hot for use in self.outer):
             return _pairwise(self.outer)
         left = jnp.concatenate([use.left for use in self.outer], axis=1)
@@ -110,33 +130,58 @@ class _Book:
         positions, (i, o) = left.shape[1], self.shape
         if positions * (i + o) > i * o:  # the gradient costs T·i·o, its Gram matrices T²(i + o): take the cheaper
             gradient = jnp.einsum("bti,bto->bio", left, right, preferred_element_type=jnp.float32)
-            return jnp.sum(gradient**2, axis=(1, 2))
-        return jnp.sum(_gram(left, left) * _gram(right, right), axis=(1, 2))
+            return _Size(jnp.sum(gradient**2, axis=(1, 2)), jnp.sum(_lengths(left) * _lengths(right), axis=1))
+        lefts, rights = _gram(left, left), _gram(right, right)
+        return _Size(jnp.sum(lefts * rights, axis=(1, 2)), _spread(lefts, rights))
 
-    def weighted_sum(self, factors: Array) -> Array:
-        """Σ over the records of their factor times their gradient; a factor of 0 silences whatever the record has."""
+    def weighted_sum(self, factors: Array, silenced: bool) -> Array:
+        """Σ over the records of their factor times their gradient, in float32.
+
+        The factor goes into the narrower side, in the type that the model computes in. `silenced`: a record with a
+        factor of 0 adds nothing even if its entries are no numbers.
+        """
+        each = factors[:, None, None]
         if self.direct is not None:
-            shape = (self.records,) + (1,) * len(self.shape)
-            return jnp.sum(_scaled(self.direct, factors.reshape(shape)), axis=0)
+            own = self.direct.reshape(self.records, 1, -1)
+            return jnp.sum(_scaled(own, each, silenced), axis=0).reshape(self.shape)
         total = jnp.zeros(self.shape, jnp.float32)
-        for use in self.outer:
-            right = _scaled(use.right.astype(jnp.float32), factors[:, None, None])
-            if use.one_hot:
-                total = total.at[use.left.reshape(-1)].add(right.reshape(-1, right.shape[-1]))
+        for left, right in self.outer:
+            if left.ndim == 2:
+                rows = _scaled(right, each, silenced).astype(jnp.float32)
+                total = total.at[left.reshape(-1)].add(rows.reshape(-1, rows.shape[-1]))
+                continue
+            if silenced:
+                left, right = (jnp.where(each > 0, side, 0).astype(side.dtype) for side in (left, right))
+            if left.shape[-1] < right.shape[-1]:
+                left = _scaled(left, each, silenced)
             else:
-                left = _scaled(use.left, (factors > 0)[:, None, None].astype(use.left.dtype))
-                total += jnp.einsum("bti,bto->io", left, right, preferred_element_type=jnp.float32)
+                right = _scaled(right, each, silenced)
+            total += jnp.einsum("bti,bto->io", left, right, preferred_element_type=jnp.float32)
         return total
 
 
-def _pairwise(uses: Sequence[_Outer]) -> Array:
+def _pairwise(uses: Sequence[_Outer]) -> _Size:
     """Σ over pairs of uses, and of their positions t and s, of ⟨left_t, left'_s⟩⟨right_t, right'_s⟩."""
-    total = jnp.zeros(uses[0].right.shape[0])
+    squared = spread = jnp.zeros(uses[0].right.shape[0])
     for index, first in enumerate(uses):
         for second in uses[index:]:
-            pair = jnp.sum(_left_gram(first, second) * _gram(first.right, second.right), axis=(1, 2))
-            total += pair if second is first else 2 * pair
-    return total
+            lefts, rights = _left_gram(first, second), _gram(first.right, second.right)
+            pair = jnp.sum(lefts * rights, axis=(1, 2))
+            squared += pair if second is first else 2 * pair
+            if second is first:
+                spread += _spread(lefts, rights)
+    return _Size(squared, spread)
+
+
+def _spread(lefts: Array, rights: Array) -> Array:
+    """Σ_t ‖left_t‖‖right_t‖, from the diagonals of two Gram matrices."""
+    left, right = (jnp.diagonal(gram, axis1=1, axis2=2) for gram in (lefts, rights))
+    return jnp.sum(jnp.sqrt(left * right), axis=1)
+
+
+def _lengths(vectors: Array) -> Array:
+    """‖v_t‖ for each record and position."""
+    return jnp.sqrt(jnp.sum(vectors.astype(jnp.float32) ** 2, axis=-1))
 
 
 def _left_gram(first: _Outer, second: _Outer) -> Array:
@@ -154,9 +199,10 @@ def _gram(first: Array, second: Array) -> Array:
     return jnp.einsum("bti,bsi->bts", first, second, preferred_element_type=jnp.float32)
 
 
-def _scaled(values: Array, factors: Array) -> Array:
-    """values · factors, and 0 where the factor is 0 even if the value is no number."""
-    return jnp.where(factors == 0, jnp.zeros((), values.dtype), values * factors)
+def _scaled(values: Array, factors: Array, silenced: bool) -> Array:
+    """values · factors in the type of the values; if silenced, 0 where the factor is 0, even for what is no number."""
+    product = values * factors.astype(values.dtype)
+    return jnp.where(factors == 0, jnp.zeros((), values.dtype), product) if silenced else product
 
 
 def _variables(model: nnx.Module, trains: nnx.filterlib.Filter) -> dict[int, Path]:
