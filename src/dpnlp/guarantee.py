@@ -57,6 +57,11 @@ class Adjacency(StrEnum):
     ZERO_OUT = "zero-out"
 
     @property
+    def distance(self) -> int:
+        """How many contribution bounds C two neighbours are apart: a replaced record takes one away and adds one."""
+        return 2 if self is Adjacency.REPLACE else 1
+
+    @property
     def comparison(self) -> str:
         """The clause that completes "what would be released if ..."; {} is the unit."""
         return {

@@ -87,7 +87,7 @@ def lot_size(
 def _noise_guess(target: float, schedule: Schedule, delta: float, adjacency: Adjacency) -> float:
     """By the central limit theorem a run is near one Gaussian, μ² = q²T(e^{1/z²} − 1) (Dong, Roth and Su 2022)."""
     precision = _gaussian_precision(target, delta)
-    apart = 2 if adjacency is Adjacency.REPLACE else 1
+    apart = adjacency.distance
     if schedule.sampling is Sampling.SHUFFLED:
         return apart * math.sqrt(schedule.epochs / precision)
     return apart / math.sqrt(math.log1p(precision / (schedule.q**2 * schedule.steps)))

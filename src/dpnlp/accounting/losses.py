@@ -2,7 +2,7 @@
 
 dp-accounting composes such distributions too. This file exists for two measured reasons (`python -m
 benchmarks.accounting`). Speed: its window follows a Chernoff bound at the right order and ε is read off by sums, so a
-million steps cost a tenth of a second instead of two. Accuracy: the n-th power of a Fourier transform magnifies
+million steps cost a tenth of a second instead of one. Accuracy: the n-th power of a Fourier transform magnifies
 rounding by n, and at a million steps and δ = 1e-12 a plain transform errs by percents to either side. Here the
 distribution is tilted towards the losses that decide δ before it is transformed, so that rounding stays small against
 δ however small that is.

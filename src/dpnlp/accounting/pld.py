@@ -76,7 +76,7 @@ def _simplify(event: Event, adjacency: Adjacency) -> _Parts:
     neighbours, so that the adjacency no longer matters to it. An (ε, δ) release is an ε-DP one except with probability
     δ (Kairouz, Oh and Viswanath 2015).
     """
-    apart = _apart(adjacency)
+    apart = adjacency.distance
     precision, certain, log_kept, rest = 0.0, 0.0, 0.0, Counter[Atom]()
     for atom, times in atoms(event).items():
         if isinstance(atom, PoissonSampled) and isinstance(atom.event, ApproximateDP):
@@ -141,7 +141,7 @@ def _grid_step(parts: list[tuple[Profile, int]]) -> float:
 
 def _profile(atom: Atom, adjacency: Adjacency, deviations: float) -> Profile:
     """The privacy profile of one release between two neighbours, cut so many deviations out where it has no end."""
-    apart = _apart(adjacency)
+    apart = adjacency.distance
     match atom:
         case Gaussian(z):
             return profiles.gaussian(1 / z, deviations)
@@ -162,8 +162,3 @@ def _profile(atom: Atom, adjacency: Adjacency, deviations: float) -> Profile:
             return profiles.fixed_size_sampled(profiles.gaussian(apart / z, deviations), lot_size / records)
         case _:
             raise no_bound(atom, adjacency, "pld")
-
-
-def _apart(adjacency: Adjacency) -> int:
-    """How many contribution bounds C two neighbours are apart."""
-    return 2 if adjacency is Adjacency.REPLACE else 1

@@ -78,7 +78,7 @@ def _divergence(event: Event, delta: float, adjacency: Adjacency, orders: Sequen
 
 
 def _of_atom(atom: Atom, adjacency: Adjacency, orders: Sequence[float]) -> tuple[Array, float]:
-    apart = 2 if adjacency is Adjacency.REPLACE else 1
+    apart = adjacency.distance
     match atom:
         case NonPrivate():
             return np.full(len(orders), np.inf), 0.0

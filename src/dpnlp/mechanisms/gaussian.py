@@ -92,8 +92,7 @@ class Gaussian(Mechanism):
 
     def event(self, adjacency: Adjacency) -> events.Gaussian:
         """What an accountant sees, if the sensitivity is the one for this adjacency."""
-        apart = 2 if Adjacency(adjacency) is Adjacency.REPLACE else 1
-        return events.Gaussian(apart * self.sigma / self.sensitivity)
+        return events.Gaussian(Adjacency(adjacency).distance * self.sigma / self.sensitivity)
 
     @property
     def term(self) -> Term:

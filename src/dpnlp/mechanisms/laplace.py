@@ -47,7 +47,7 @@ class Laplace(Mechanism):
 
     def event(self, adjacency: Adjacency) -> events.Laplace:
         """What an accountant sees, if the sensitivity is the one for this adjacency."""
-        return events.Laplace((2 if Adjacency(adjacency) is Adjacency.REPLACE else 1) / self.epsilon)
+        return events.Laplace(Adjacency(adjacency).distance / self.epsilon)
 
     @property
     def term(self) -> Term:

@@ -59,7 +59,7 @@ class Contribution:
 
 def of_sum(contribution: Contribution, adjacency: Adjacency) -> Sensitivity:
     """Sums, and whatever is released per record: a record that is replaced moves the answer twice."""
-    apart = 2 if Adjacency(adjacency) is Adjacency.REPLACE else 1
+    apart = Adjacency(adjacency).distance
     return Sensitivity(apart * contribution.l1, apart * contribution.l2)
 
 
