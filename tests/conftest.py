@@ -1,4 +1,13 @@
-"""Property-based tests draw the same examples everywhere, so that a failure is seen by everyone or by nobody."""
+"""What holds for all tests: how JAX is set up, and that property-based tests draw the same examples everywhere."""
+
+import os
+from pathlib import Path
+
+# Compiling dominates these tests: little optimization, and what was compiled once is kept. Eight simulated devices are
+# there for the tests of sharding; all others run on the first of them.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 from hypothesis import settings
 

@@ -1,9 +1,9 @@
 """What a layer writes down in its forward pass, so that clipping needs no per-example gradients (Bu et al. 2022).
 
 A weight's gradient for one example is a sum of outer products, Σ_t a_t ⊗ g_t: for y = xW the input x_t and ∂loss/∂y_t.
-A layer therefore hands each of its uses of a weight to this module, which notes the input and adds a tap, an array of
-zeros, to the output; the gradient of the tap is g. Without an open `Tape` nothing is noted and nothing is added, so
-that the same model trains without privacy, or generates text, at no cost.
+A layer therefore reads each weight through this module and hands every use of it back: the input is noted, and a tap,
+an array of zeros, is added to the output; the gradient of the tap is g. Without an open `Tape` nothing is noted and
+nothing is added, so that the same model trains without privacy, or generates text, at no cost.
 
 `models.layers` writes, `training.clipping` reads; neither knows the other.
 """
@@ -30,21 +30,22 @@ class Kind(Enum):
     DIRECT = "direct"  # the weight itself, once per example: no note, the tap's gradient [batch, *shape]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Use:
     """One use of a weight in a forward pass; the tap of the same place in the list belongs to it."""
 
     weight: nnx.Variable[Array]
     kind: Kind
-    note: Array | None
+    note: Array | None = None
 
 
 @dataclass
 class Tape:
     """The uses of one forward pass in the order in which they happen.
 
-    With `taps` they are added to the outputs; without, only their shapes are noted, which is what the first, abstract
-    pass is for. `trains` says which weights are trained: a frozen one is not noted and costs nothing.
+    With `taps` they are added to the outputs. Without, this is the first, abstract pass: only shapes are noted, and
+    weights read as zeros, so that whatever still depends on a weight uses it behind the layers' backs. `trains` says
+    which weights are trained: a frozen one is not noted and costs nothing.
     """
 
     trains: frozenset[int]
@@ -73,18 +74,32 @@ def recording(tape: Tape) -> Iterator[Tape]:
         _OPEN.reset(token)
 
 
+def read(weight: nnx.Variable[Array]) -> Array:
+    """The weight's value, for a use that is then handed to `note`, `tap` or, by itself, to `direct`."""
+    tape = _OPEN.get()
+    if tape is not None and tape.taps is None and id(weight) in tape.trains:
+        return jnp.zeros(weight.shape, weight.dtype)
+    return weight[...]
+
+
 def note(weight: nnx.Variable[Array], kind: Kind, written: Array, output: Array) -> Array:
     """The output of a use of a weight, with a tap where a tape is open and the weight is trained."""
-    tape = _OPEN.get()
+    output, use = tap(weight, kind, output)
+    use.note = written
+    return output
+
+
+def tap(weight: nnx.Variable[Array], kind: Kind, output: Array) -> tuple[Array, Use]:
+    """Like `note`, for a layer that knows only later what it has to write down: it sets the note of the use itself."""
+    tape, use = _OPEN.get(), Use(weight, kind)
     if tape is None or id(weight) not in tape.trains:
-        return output
-    return tape.tapped(Use(weight, kind, written), output)
+        return output, use
+    return tape.tapped(use, output), use
 
 
 def direct(weight: nnx.Variable[Array], batch: int) -> Array:
     """A small weight, one copy per example where a tape is open: [batch, *shape], or [1, *shape] to broadcast."""
-    value = weight[...]
-    tape = _OPEN.get()
+    value, tape = read(weight), _OPEN.get()
     if tape is None or id(weight) not in tape.trains:
         return value[None]
-    return tape.tapped(Use(weight, Kind.DIRECT, None), jnp.broadcast_to(value, (batch, *value.shape)))
+    return tape.tapped(Use(weight, Kind.DIRECT), jnp.broadcast_to(value, (batch, *value.shape)))

@@ -1,8 +1,12 @@
 """A schedule is the one place where a sampler becomes an event (law 1)."""
 
+import dp_accounting
+import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
 
 from dpnlp.accounting.accountant import delta_warning, epsilon, guarantee
+from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
 from dpnlp.events import (
@@ -89,6 +93,89 @@ def test_delta_of_one_record_or_more_is_warned_about():
 
 
 @pytest.mark.parametrize(
+    ("bands", "event"),
+    [
+        (1, Repeated(PoissonSampled(256 / 1065, Gaussian(2.0)), 13)),
+        (2, Repeated(PoissonSampled(512 / 1065, Gaussian(2.0)), 7)),
+        (4, Repeated(PoissonSampled(1024 / 1065, Gaussian(2.0)), 4)),
+    ],
+)
+def test_cyclic_poisson_has_fewer_turns_at_a_higher_rate(bands, event):
+    assert Schedule(1065, 256, 13, Sampling.CYCLIC_POISSON, bands=bands).event(2.0) == event
+
+
+def test_a_group_that_is_the_whole_lot_is_no_sampling():
+    assert Schedule(1000, 250, 9, Sampling.CYCLIC_POISSON, bands=4).event(2.0) == Repeated(Gaussian(2.0), 3)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_one_group_is_poisson_sampling(adjacency):
+    cyclic = guarantee(Schedule(1000, 50, 20, Sampling.CYCLIC_POISSON), 2.0, 1e-5, adjacency)
+    assert cyclic.epsilon == guarantee(Schedule(1000, 50, 20), 2.0, 1e-5, adjacency).epsilon
+    assert str(cyclic.sampler) == "cyclic-poisson(q=0.05,bands=1)"
+
+
+def test_cyclic_poisson_agrees_with_dp_accounting():
+    schedule = Schedule(10_000, 100, 1001, Sampling.CYCLIC_POISSON, bands=10)
+    turn = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(3.0))
+    oracle = PLDAccountant().compose(turn, 101).get_epsilon(1e-6)
+    assert epsilon(schedule.event(3.0), 1e-6, Adjacency.ADD_REMOVE) == pytest.approx(oracle, rel=1e-3)
+
+
+def strategy(*diagonals):
+    """A lower triangular matrix of four rows with these diagonals, its columns divided by their norms."""
+    C = sum(np.diag(np.full(4 - k, c), -k) for k, c in enumerate(diagonals))
+    return C / np.linalg.norm(C, axis=0)
+
+
+def hockey_stick(C, groups, rate, sigma, epsilon):
+    """δ at ε of four steps of Cx + z, by Monte Carlo, for a record that adds 1 at its turns, against none; both ways.
+
+    It takes the turns of one of the groups, which is drawn at random, each with probability `rate`.
+    """
+    rng = np.random.default_rng(5)
+    ways = [
+        (rate ** sum(took) * (1 - rate) ** (len(group) - sum(took)) / len(groups), C[:, group] @ took)
+        for group in groups
+        for took in np.array(np.meshgrid(*[[0, 1]] * len(group))).reshape(len(group), -1).T
+    ]
+    weights, means = np.array([weight for weight, _ in ways]), np.array([mean for _, mean in ways])
+
+    def log_ratio(y):
+        exponents = (y @ means.T - (means**2).sum(axis=1) / 2) / sigma**2
+        return np.log(np.exp(exponents) @ weights)
+
+    z = sigma * rng.standard_normal((400_000, 4))
+    with_it = log_ratio(z + means[rng.choice(len(ways), size=len(z), p=weights)])
+    without = log_ratio(z)
+    return max(np.maximum(0, 1 - np.exp(epsilon - loss)).mean() for loss in (with_it, -without))
+
+
+def test_the_theorem_of_cyclic_poisson_sampling_in_a_small_case():
+    """Four steps in two groups, each turn taken with probability ½: either group meets the bound and no more."""
+    sigma, delta = 1.0, 0.05
+    schedule = Schedule(100, 25, 4, Sampling.CYCLIC_POISSON, bands=2)
+    bound = epsilon(schedule.event(sigma), delta, Adjacency.ADD_REMOVE)
+    for C in (strategy(1.0, 0.7), strategy(1.0)):
+        for group in ([0, 2], [1, 3]):
+            assert hockey_stick(C, [group], 0.5, sigma, bound) == pytest.approx(delta, rel=0.03)
+        assert hockey_stick(C, [[0, 2], [1, 3]], 0.5, sigma, bound) < 0.97 * delta
+    # A third diagonal reaches into the record's next turn, and the bound no longer holds.
+    assert hockey_stick(strategy(1.0, 0.7, 0.5), [[0, 2]], 0.5, sigma, bound) > 1.2 * delta
+
+
+def test_whatever_is_left_open_is_found_for_cyclic_poisson_too():
+    known = {"records": 2000, "delta": 1e-6, "sampling": Sampling.CYCLIC_POISSON, "bands": 4}
+    noise = Question(**known, lot_size=100, steps=50, epsilon=2.0).answer()
+    assert noise.schedule == Schedule(2000, 100, 50, Sampling.CYCLIC_POISSON, bands=4)
+    assert 1.99 < noise.guarantee.epsilon <= 2
+    steps = Question(**known, lot_size=100, noise_multiplier=3.0, epsilon=2.0).answer()
+    assert steps.schedule.steps % 4 == 0  # the last round of turns is used up
+    lot = Question(**known, steps=10, noise_multiplier=9.0, epsilon=2.0).answer()
+    assert lot.schedule.lot_size == 500  # a whole group
+
+
+@pytest.mark.parametrize(
     ("fields", "sentence"),
     [
         ((10, 11, 1), "lot_size = 11: it must not exceed the 10 records; choose a smaller lot."),
@@ -100,6 +187,16 @@ def test_delta_of_one_record_or_more_is_warned_about():
         (
             (10, 5, 1, Sampling.TRUNCATED_POISSON, 3),
             "largest_lot = 3: it must be at least the lot size 5.",
+        ),
+        (
+            (10, 5, 1, Sampling.POISSON, None, 2),
+            "bands = 2: only cyclic-poisson sampling has more than one; choose it, or 1.",
+        ),
+        ((10, 5, 1, Sampling.CYCLIC_POISSON, None, 0), "bands = 0: it must be a whole number of at least 1."),
+        (
+            (1000, 150, 1, Sampling.CYCLIC_POISSON, None, 7),
+            "bands = 7: a lot of 150 does not fit into one of as many groups of the 1000 records; use at most 6, or "
+            "smaller lots.",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from dpnlp.accounting.accountant import epsilon
-from dpnlp.accounting.subsampling import Schedule
+from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.cli.main import main
 from dpnlp.guarantee import Adjacency, Guarantee
 
@@ -69,6 +69,29 @@ def test_samplers_and_accountants_side_by_side(dpnlp):
     assert cells["poisson", "pld"] < cells["poisson", "rdp"] < cells["poisson", "moments"]
     assert cells["truncated-poisson", "rdp"] is None
     assert cells["shuffled", "pld"] > 3 * cells["poisson", "pld"]
+
+
+def test_groups_in_turn_cost_more_noise_and_stand_beside_the_others(dpnlp):
+    poisson = json.loads(dpnlp(f"{BSD} --json")[1])
+    cyclic = json.loads(dpnlp(f"{BSD} --sampling cyclic-poisson --bands 4 --json")[1])
+    event = Schedule(22_051, 2048, 275, Sampling.CYCLIC_POISSON, bands=4).event(cyclic["noise_multiplier"])
+    assert 4.99 < epsilon(event, 1e-8, Adjacency.ADD_REMOVE) <= cyclic["epsilon"] <= 5
+    assert cyclic["noise_multiplier"] > 1.5 * poisson["noise_multiplier"]
+    assert (poisson["bands"], cyclic["bands"]) == (1, 4)
+    assert "|sampler:cyclic-poisson(q=0.0928" in cyclic["signature"]
+    assert Guarantee.parse(cyclic["signature"]) == Guarantee.from_json(cyclic["guarantee"])
+    cells = {(row["sampling"], row["accountant"]): row["epsilon"] for row in cyclic["comparison"]}
+    assert len(cells) == 15
+    assert cells["poisson", "pld"] < cells["cyclic-poisson", "pld"] <= 5 < cells["shuffled", "pld"]
+    out = dpnlp(f"{BSD} --sampling cyclic-poisson --bands 4")[1]
+    assert "each lot from one of 4 groups" in out
+    assert "Noise in bands is covered by cyclic-poisson alone." in " ".join(out.split())
+
+
+def test_one_group_is_not_shown_beside_poisson(dpnlp):
+    plan = json.loads(dpnlp(f"{BSD} --sampling cyclic-poisson --json")[1])
+    assert plan["epsilon"] == json.loads(dpnlp(f"{BSD} --json")[1])["epsilon"]
+    assert "cyclic-poisson" not in {row["sampling"] for row in plan["comparison"]}
 
 
 def test_the_tables_say_what_was_computed(dpnlp):
@@ -155,8 +178,15 @@ GOOD = {"--examples": "1000", "--lot-size": "100", "--steps": "10", "--delta": "
         ),
         (
             {"--sampling": "bernoulli"},
-            "--sampling = bernoulli: it must be one of poisson, truncated-poisson, fixed-size, shuffled.",
+            "--sampling = bernoulli: it must be one of poisson, truncated-poisson, fixed-size, shuffled, "
+            "cyclic-poisson.",
         ),
+        (
+            {"--sampling": "cyclic-poisson", "--bands": "11"},
+            "--bands = 11: a lot of 100 does not fit into one of as many groups of the 1000 records; use at most 10, "
+            "or smaller lots.",
+        ),
+        ({"--bands": "2"}, "--bands = 2: only cyclic-poisson sampling has more than one; choose it, or 1."),
         ({"--delta": None}, "--delta is not given: The δ of the guarantee, well below one in the number of records."),
         ({"--epsilom": "3"}, "--epsilom: unknown flag; the nearest known one is --epsilon."),
         (

@@ -81,7 +81,9 @@ def lot_size(
 
     if cost(1) > target:
         raise BadInput(f"epsilon = {target}: lots of one record cost {cost(1):.4g} already; raise the noise or ε.")
-    return _largest_whole(cost, target, math.sqrt(smallest.records), most=smallest.largest_lot or smallest.records)
+    return _largest_whole(
+        cost, target, math.sqrt(smallest.records), most=smallest.largest_lot or smallest.records // smallest.bands
+    )
 
 
 def _noise_guess(target: float, schedule: Schedule, delta: float, adjacency: Adjacency) -> float:

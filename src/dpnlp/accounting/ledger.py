@@ -105,10 +105,15 @@ class Ledger:
     def set_budget(self, epsilon: float, delta: float, unit: Unit, adjacency: Adjacency) -> None:
         self._append(Budget(epsilon, delta, unit, adjacency))
 
-    def charge(self, what: str, event: Event, unit: Unit, adjacency: Adjacency, fingerprint: str) -> str:
-        """Records a release before it is made and returns its id; refuses what the budget does not allow."""
+    def charge(
+        self, what: str, event: Event, unit: Unit, adjacency: Adjacency, fingerprint: str, run: str | None = None
+    ) -> str:
+        """Records a release before it is made and returns its id; refuses what the budget does not allow.
+
+        A run that may be resumed gives its own id: it is charged once, however often it starts.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        release = Release(secrets.token_hex(8), now, what, event, unit, adjacency, fingerprint)
+        release = Release(run or secrets.token_hex(8), now, what, event, unit, adjacency, fingerprint)
         self._append(release)
         return release.id
 
@@ -118,6 +123,8 @@ class Ledger:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             contents, end, mending = self._scan(file.read(), self._anchor())
+            if isinstance(record, Release) and self._charged(contents, record):
+                return
             if isinstance(record, Release) and contents.budget:
                 self._refuse_excess(contents, contents.budget, record)
             line = _seal(record, end.sha256)
@@ -178,6 +185,18 @@ class Ledger:
             f"{self.path}, line {anchor.lines}: {self.head_path.name} says that this line was written, but {problem}; "
             "restore the newest copy of the ledger."
         )
+
+    def _charged(self, contents: Contents, release: Release) -> bool:
+        """Whether this release stands in the ledger already; another one under its id is refused."""
+        for earlier in contents.releases:
+            if earlier.id == release.id:
+                if replace(release, time=earlier.time) != earlier:
+                    raise BadInput(
+                        f"{self.path}: release {release.id} is charged already, but for something else; start another "
+                        "run instead of resuming this one."
+                    )
+                return True
+        return False
 
     def _refuse_excess(self, contents: Contents, budget: Budget, release: Release) -> None:
         limits = (budget.delta, budget.unit, budget.adjacency)

@@ -37,6 +37,7 @@ class Question:
     epsilon: float | None = None
     sampling: Sampling = Sampling.POISSON
     largest_lot: int | None = None
+    bands: int = 1
     adjacency: Adjacency | None = None
     accountant: Accountant = Accountant.PLD
     unit: Unit = Unit.EXAMPLE
@@ -77,7 +78,7 @@ class Question:
             schedule = self._schedule(lot)
             return self._plan("noise_multiplier", schedule, calibration.noise_multiplier(target, schedule, *how))
         if not timed and target is not None and noise is not None and lot is not None:
-            schedule = Schedule(self.records, lot, 1, self.sampling, self.largest_lot)
+            schedule = Schedule(self.records, lot, 1, self.sampling, self.largest_lot, self.bands)
             most = calibration.steps(target, schedule, noise, *how)
             return self._plan("steps", replace(schedule, steps=most), noise)
         if lot is None and target is not None and noise is not None and timed:
@@ -92,7 +93,7 @@ class Question:
     def _schedule(self, lot_size: int) -> Schedule:
         lots_per_epoch = -(-self.records // lot_size)
         steps = self.steps or math.ceil((self.epochs or 1) * lots_per_epoch)
-        return Schedule(self.records, lot_size, steps, self.sampling, self.largest_lot)
+        return Schedule(self.records, lot_size, steps, self.sampling, self.largest_lot, self.bands)
 
     def _plan(self, solved_for: str, schedule: Schedule, noise: float) -> Plan:
         promised = guarantee(schedule, noise, self.delta, self.neighbours, self.accountant, self.unit)

@@ -40,6 +40,7 @@ class Sampling(StrEnum):
     TRUNCATED_POISSON = "truncated-poisson"
     FIXED_SIZE = "fixed-size"
     SHUFFLED = "shuffled"
+    CYCLIC_POISSON = "cyclic-poisson"
 
     @property
     def adjacencies(self) -> tuple[Adjacency, ...]:
@@ -62,6 +63,14 @@ class Schedule:
 
     For Poisson sampling the lot size L is the expected one and every record enters with q = L/N, with N the true
     number of records, never rounded up to a multiple of L.
+
+    Cyclic Poisson sampling gives each record one of b = `bands` groups at random; step t draws from group t mod b, each
+    of its members with probability bq. With noise C⁻¹z on the sums, C lower triangular with b diagonals and columns of
+    norm at most 1, T steps cost no more than ⌈T/b⌉ of Poisson sampling at rate bq (Choquette-Choo et al. 2023, arXiv
+    2306.08153, Theorem 4). For to see all x + C⁻¹z is to see Cx + z, where what a record adds at one of its turns stays
+    within b rows, so ends before its next turn. Independent noise, C = 1, is covered too. A record's group depends on
+    no other record: one that is added gets a group of its own, and what replaces a record or blanks it out takes over
+    its group. So all others have the same groups in both of two neighbours, whatever the adjacency.
     """
 
     records: int
@@ -69,6 +78,7 @@ class Schedule:
     steps: int
     sampling: Sampling = Sampling.POISSON
     largest_lot: int | None = None
+    bands: int = 1
 
     def __post_init__(self) -> None:
         checks.count("records", self.records)
@@ -83,6 +93,16 @@ class Schedule:
                 raise BadInput(f"largest_lot = {self.largest_lot}: only truncated-poisson sampling has one.")
             if checks.count("largest_lot", self.largest_lot) < self.lot_size:
                 raise BadInput(f"largest_lot = {self.largest_lot}: it must be at least the lot size {self.lot_size}.")
+        if checks.count("bands", self.bands) > 1:
+            if self.sampling is not Sampling.CYCLIC_POISSON:
+                raise BadInput(
+                    f"bands = {self.bands}: only cyclic-poisson sampling has more than one; choose it, or 1."
+                )
+            if self.bands * self.lot_size > self.records:
+                raise BadInput(
+                    f"bands = {self.bands}: a lot of {self.lot_size} does not fit into one of as many groups of the "
+                    f"{self.records} records; use at most {self.records // self.lot_size}, or smaller lots."
+                )
 
     @property
     def q(self) -> float:
@@ -116,6 +136,8 @@ class Schedule:
                 return Term.of("fixed-size", lot=self.lot_size, records=self.records)
             case Sampling.SHUFFLED:
                 return Term.of("shuffled", epochs=self.epochs)
+            case Sampling.CYCLIC_POISSON:
+                return Term.of("cyclic-poisson", q=self.q, bands=self.bands)
 
     def event(self, noise_multiplier: float) -> Event:
         """All the lots of the run, with Gaussian noise of `noise_multiplier` clip norms on the sum over each."""
@@ -132,6 +154,10 @@ class Schedule:
             case Sampling.SHUFFLED:
                 # Each record is in one lot per epoch, and no amplification is proved (law 8).
                 return Repeated(noise, self.epochs)
+            case Sampling.CYCLIC_POISSON:
+                # A record has at most ⌈T/b⌉ turns, and takes each of them with probability bq.
+                rate = self.bands * self.lot_size / self.records
+                return Repeated(noise if rate == 1 else PoissonSampled(rate, noise), -(-self.steps // self.bands))
 
     def check(self, adjacency: Adjacency) -> None:
         """Refuses neighbours for which this sampler has no proved event (law 1)."""

@@ -1,7 +1,7 @@
 """`dpnlp account`: the planner."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +40,9 @@ class Account:
         help="Where truncated-poisson cuts a lot; else six deviations above its size",
         group="how it is counted",
     )
+    bands: int = option(
+        1, help="Groups that cyclic-poisson draws from in turn, for noise in as many bands", group="how it is counted"
+    )
     unit: Unit = option(Unit.EXAMPLE, help="Whose presence is hidden: what one record is", group="how it is counted")
     adjacency: Adjacency | None = option(
         None, help="Which data sets are neighbours; by default the sampler's usual one", group="how it is counted"
@@ -76,6 +79,7 @@ class Account:
             epsilon=self.epsilon,
             sampling=self.sampling,
             largest_lot=self.largest_lot,
+            bands=self.bands,
             adjacency=self.adjacency,
             accountant=self.accountant,
             unit=self.unit,
@@ -94,6 +98,7 @@ def _entry(plan: Plan) -> dict[str, Any]:
         "steps": schedule.steps,
         "steps_per_epoch": schedule.lots_per_epoch,
         "sampling": schedule.sampling,
+        "bands": schedule.bands,
         "accountant": promised.accountant.name,
         "unit": promised.unit,
         "adjacency": promised.adjacency,
@@ -127,12 +132,18 @@ def _shuffled_entry(plan: Plan, asked: Account) -> dict[str, Any]:
     return entry
 
 
+def _compared(plan: Plan) -> list[Sampling]:
+    """The samplers to show side by side; with one group cyclic-poisson is Poisson sampling."""
+    return [sampling for sampling in Sampling if sampling is not Sampling.CYCLIC_POISSON or plan.schedule.bands > 1]
+
+
 def _comparison(plan: Plan) -> list[dict[str, Any]]:
     """ε of the same noise, lot size and steps, for every sampler and accountant; null where no bound is known."""
     rows = []
-    for sampling in Sampling:
+    for sampling in _compared(plan):
         cap = plan.schedule.largest_lot if sampling is Sampling.TRUNCATED_POISSON else None
-        schedule = Schedule(plan.schedule.records, plan.schedule.lot_size, plan.schedule.steps, sampling, cap)
+        bands = plan.schedule.bands if sampling is Sampling.CYCLIC_POISSON else 1
+        schedule = replace(plan.schedule, sampling=sampling, largest_lot=cap, bands=bands)
         adjacencies = sampling.adjacencies
         adjacency = plan.guarantee.adjacency if plan.guarantee.adjacency in adjacencies else adjacencies[0]
         for accountant in Accountant:
@@ -157,7 +168,8 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
         {
             "records": f"{schedule.records:,}, each one {promised.unit}",
             "lot size": f"{schedule.lot_size:,}{mark('lot_size')}",
-            "sampler": f"{schedule.sampling}, {schedule.q:.4%} of the records a lot",
+            "sampler": f"{schedule.sampling}, {schedule.q:.4%} of the records a lot"
+            + (f", each lot from one of {schedule.bands} groups" if schedule.bands > 1 else ""),
             "steps": f"{schedule.steps:,}, {schedule.lots_per_epoch:,} an epoch{mark('steps')}",
             "noise multiplier": f"{plan.noise_multiplier:.6g}{mark('noise_multiplier')}",
             "ε": f"{figure(promised.epsilon)} at δ = {promised.delta:g}, by {promised.accountant}{mark('epsilon')}",
@@ -173,9 +185,10 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
         ["sampler", "neighbours", *Accountant],
         [
             [sampling, neighbours[sampling], *(_cell(cells[sampling, accountant]) for accountant in Accountant)]
-            for sampling in Sampling
+            for sampling in _compared(plan)
         ],
-        "All are proved bounds; – where none is known. Figures for different neighbours are not comparable.",
+        "All are proved bounds; – where none is known. Figures for different neighbours are not comparable."
+        + (" Noise in bands is covered by cyclic-poisson alone." if schedule.bands > 1 else ""),
     )
     print_guarantee(promised)
 

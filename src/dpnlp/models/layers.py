@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from dpnlp import bookkeeping
+from dpnlp import bookkeeping, dropout
 from dpnlp.bookkeeping import Array, Kind
 
 
@@ -23,10 +23,28 @@ class Linear(nnx.Module):
         self.bias = Bias(size) if bias else None
 
     def __call__(self, x: Array) -> Array:  # [batch, …, inputs] -> [batch, …, *outputs]
-        y = bookkeeping.note(self.kernel, Kind.INPUT, x, x @ self.kernel[...].astype(x.dtype))
+        y = _times(x, self.kernel)
         if self.bias is not None:
             y = self.bias(y)
         return y.reshape(*x.shape[:-1], *self.shape)
+
+
+class LoRA(nnx.Module):
+    """y = xW + b + (α/r) xAB with A and B of rank r (Hu et al. 2021). B is zero at first, so that nothing changes.
+
+    A and B are `nnx.LoRAParam`; a run that trains only these names that type.
+    """
+
+    def __init__(self, base: Linear, rank: int, *, alpha: float = 16.0, rngs: nnx.Rngs) -> None:
+        inputs, outputs = base.kernel.shape
+        self.base = base
+        self.A = nnx.LoRAParam(jax.random.normal(rngs.params(), (inputs, rank)) / math.sqrt(inputs))
+        self.B = nnx.LoRAParam(jnp.zeros((rank, outputs)))
+        self.scale = alpha / rank
+
+    def __call__(self, x: Array) -> Array:  # [batch, …, inputs] -> [batch, …, *outputs]
+        y = self.base(x)
+        return y + self.scale * _times(_times(x, self.A), self.B).reshape(y.shape)
 
 
 class Bias(nnx.Module):
@@ -46,10 +64,23 @@ class Embedding(nnx.Module):
         self.table = nnx.Param(jax.random.normal(rngs.params(), (tokens, width)))
 
     def __call__(self, ids: Array) -> Array:  # [batch, …] -> [batch, …, width]
-        return bookkeeping.note(self.table, Kind.ROWS, ids, jnp.take(self.table[...], ids, axis=0))
+        return bookkeeping.note(self.table, Kind.ROWS, ids, jnp.take(bookkeeping.read(self.table), ids, axis=0))
 
     def attend(self, x: Array) -> Array:  # [batch, …, width] -> [batch, …, tokens]
-        return bookkeeping.note(self.table, Kind.OUTPUT, x, x @ self.table[...].astype(x.dtype).T)
+        return bookkeeping.note(self.table, Kind.OUTPUT, x, _product(x, bookkeeping.read(self.table).T))
+
+
+class PositionBuckets(nnx.Module):
+    """T5's relative positions: a number for each head and each bucket of distances, added to the attention scores."""
+
+    def __init__(self, buckets: int, heads: int, *, rngs: nnx.Rngs) -> None:
+        self.table = nnx.Param(jax.random.normal(rngs.params(), (buckets, heads)))
+
+    def __call__(self, bucket: Array, batch: int) -> Array:  # [queries, keys] -> [batch or 1, heads, queries, keys]
+        tables = bookkeeping.direct(self.table, batch)
+        # A product with zeros and ones: its gradient is one too, where that of a lookup would be a slow scatter.
+        chosen = jax.nn.one_hot(bucket, tables.shape[1], dtype=tables.dtype)
+        return jnp.einsum("qkn,bnh->bhqk", chosen, tables)
 
 
 class RMSNorm(nnx.Module):
@@ -78,6 +109,68 @@ class LayerNorm(nnx.Module):
         wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
         wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + self.epsilon)
         return self.bias(wide.astype(x.dtype) * _per_example(self.scale, x))
+
+
+class LSTM(nnx.Module):
+    """A layer of LSTM cells (Hochreiter and Schmidhuber 1997, with a forget gate), over the time axis of x.
+
+    [i, f, g, o] = x_t W + h_{t−1} U + b, c_t = σ(f) c_{t−1} + σ(i) tanh(g), h_t = σ(o) tanh(c_t). Where the mask is 0
+    the state stays as it is, so that padding changes nothing, from whichever side the layer reads.
+    """
+
+    def __init__(self, inputs: int, hidden: int, *, reverse: bool = False, rngs: nnx.Rngs) -> None:
+        self.input = Linear(inputs, 4 * hidden, rngs=rngs)
+        self.recurrent = nnx.Param(jax.random.normal(rngs.params(), (hidden, 4 * hidden)) / math.sqrt(hidden))
+        self.reverse = reverse
+
+    def __call__(self, x: Array, mask: Array) -> Array:  # [batch, time, inputs], [batch, time] -> [batch, time, hidden]
+        U = bookkeeping.read(self.recurrent).astype(x.dtype)
+        # ∂loss/∂(h_{t−1} U) is ∂loss/∂(x_t W): the tap can be added before the recurrence, h is known after it.
+        gates, use = bookkeeping.tap(self.recurrent, Kind.INPUT, self.input(x))
+
+        def cell(
+            state: tuple[Array, Array], now: tuple[Array, Array]
+        ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+            (h, c), (gate, real) = state, now
+            i, f, g, o = jnp.split(gate + h @ U, 4, axis=-1)
+            c_next = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h_next = jax.nn.sigmoid(o) * jnp.tanh(c_next)
+            following = jnp.where(real, h_next, h), jnp.where(real, c_next, c)
+            return following, (h, following[0])
+
+        zero = jnp.zeros((x.shape[0], U.shape[0]), x.dtype)
+        over_time = jnp.swapaxes(gates, 0, 1), jnp.swapaxes(mask, 0, 1)[..., None] > 0
+        _, (before, after) = jax.lax.scan(cell, (zero, zero), over_time, reverse=self.reverse)
+        use.note = jnp.swapaxes(before, 0, 1)
+        return jnp.swapaxes(after, 0, 1)
+
+
+class Dropout(nnx.Module):
+    """Sets entries to zero with probability `rate` and scales up the others, in training only.
+
+    What is dropped is drawn for each example by itself (`dropout`), so that an example's gradient does not depend on
+    where in which batch it stands.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def __call__(self, x: Array) -> Array:  # [batch, …] -> the same
+        if self.rate == 0 or (keys := dropout.next_keys()) is None:
+            return x
+        kept = jax.vmap(lambda key: jax.random.bernoulli(key, 1 - self.rate, x.shape[1:]))(keys)
+        return jnp.where(kept, x / (1 - self.rate), 0).astype(x.dtype)
+
+
+def _times(x: Array, weight: nnx.Param[Array]) -> Array:
+    """xW, noted."""
+    return bookkeeping.note(weight, Kind.INPUT, x, _product(x, bookkeeping.read(weight)))
+
+
+def _product(x: Array, matrix: Array) -> Array:
+    """x times a matrix, in the type of x. With all positions on one axis: on a CPU the gradient is faster that way."""
+    flat = x.reshape(-1, x.shape[-1]) @ matrix.astype(x.dtype)
+    return flat.reshape(*x.shape[:-1], matrix.shape[-1])
 
 
 def _per_example(weight: nnx.Param[Array], x: Array) -> Array:

@@ -3,85 +3,243 @@
 One forward pass notes the inputs a of every weight, one backward pass with respect to zero taps gives all g and no
 weight gradient. The squared norm of an example's gradient is ⟨aaᵀ, ggᵀ⟩, summed over all pairs of uses of a weight, and
 the clipped sum is one contraction of a, g and the clip factors c. So a private step is a non-private one plus norms.
+
+A parameter that no layer notes, or that is also used outside the layers, gets its gradients one record at a time, by
+`vmap`: slower, and never unclipped.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from dpnlp.bookkeeping import Array, Kind, Tape, Use, recording
+from dpnlp import checks
+from dpnlp.bookkeeping import Array, Kind, Tape, recording
 from dpnlp.checks import BadInput
+from dpnlp.training.parameters import Parameters, Parts
 
-Path = tuple[Any, ...]
 Loss = Callable[[nnx.Module, Any], Array]
 """Per-example losses [batch] of a model on a batch; each may depend on its own example alone (law 4)."""
 
 
-class Clipped(NamedTuple):
-    """The sum over the records of clipped gradients, for each trained weight by its path, and what clipping saw."""
+class Rule(StrEnum):
+    """How a record's gradient is brought within the clip norm C. Each bounds what a record adds to the sum by C."""
 
-    gradients: dict[Path, Array]
+    FLAT = "flat"  # the whole gradient by min(1, C/‖g‖) (Abadi et al. 2016)
+    PER_LAYER = "per-layer"  # each of m parameters by min(1, (C/√m)/‖g_l‖) (McMahan et al. 2018)
+    AUTOMATIC = "automatic"  # the whole gradient by C/(‖g‖ + γ), so that C is no setting any more (Bu et al. 2023)
+
+
+class Method(StrEnum):
+    """How norms and sums are computed. The result is the same."""
+
+    BOOK_KEEPING = "book-keeping"
+    VMAP = "vmap"  # a gradient for each record: needs memory for all of them
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """The clip norm C, which bounds the contribution of a record, and how it is kept."""
+
+    norm: float
+    rule: Rule = Rule.FLAT
+    method: Method = Method.BOOK_KEEPING
+    stabiliser: float = 0.01  # γ of automatic clipping
+
+    def __post_init__(self) -> None:
+        if self.norm != math.inf:
+            checks.positive("clip_norm", self.norm, "inf stands for no clipping")
+        checks.positive("stabiliser", self.stabiliser)
+        if self.rule is Rule.AUTOMATIC and self.norm == math.inf:
+            raise BadInput("clip_norm = inf: automatic clipping scales every gradient to the clip norm; give one.")
+
+    def factors(self, books: Mapping[str, "_Book"], whole: "_Size") -> dict[str, Array]:
+        """c for each parameter and record: the same for all parameters, but for per-layer clipping."""
+        if self.rule is Rule.PER_LAYER:
+            share = self.norm / math.sqrt(len(books))
+            return {name: jnp.minimum(1.0, share / _size([book]).bound) for name, book in books.items()}
+        if self.rule is Rule.AUTOMATIC:
+            return dict.fromkeys(books, self.norm / (whole.bound + self.stabiliser))
+        return dict.fromkeys(books, jnp.minimum(1.0, self.norm / whole.bound))
+
+
+class Clipped(NamedTuple):
+    """The sum over the records of clipped gradients, in float32, and what clipping saw of each record."""
+
+    gradients: Parameters
     norms: Array  # [records], before clipping; not finite where a gradient was not, which then counts as zero
     losses: Array  # [batch]
 
 
 def clipped_sum(
-    loss: Loss,
-    model: nnx.Module,
-    batch: Any,
-    weights: Array,
-    clip_norm: float,
-    trains: nnx.filterlib.Filter = nnx.Param,
-    examples_per_record: int = 1,
+    loss: Loss, parts: Parts, batch: Any, weights: Array, clipping: Clipping, examples_per_record: int = 1
 ) -> Clipped:
-    """Σ_r w_r min(1, C/‖g_r‖) g_r over the records of a batch, in float32 (Abadi et al. 2016, Algorithm 1, lines 5-6).
+    """Σ_r c_r g_r over the records of a batch, with c_r = min(1, C/‖g_r‖) (Abadi et al. 2016, Algorithm 1).
 
-    `weights` [records] is 1 for a record and 0 for padding. A record of several examples is clipped as one: its
-    examples follow each other in the batch, `examples_per_record` of them.
+    g_r is the gradient of Σ w_i loss_i over the examples of the record, which follow each other in the batch,
+    `examples_per_record` of them. The weights w [batch] of padding are 0.
     """
-    trained = _variables(model, trains)
-    measured = Tape(frozenset(trained))
-    with recording(measured):
-        jax.eval_shape(lambda: loss(model, batch))
-    _refuse_unnoted(trained, measured.uses)
+    uses = [] if clipping.method is Method.VMAP else _planned(loss, parts, batch)
+    stray = parts.parameters.keys() - {use.name for use in uses}
+    records = weights.shape[0] // examples_per_record
+    books = {name: _Book(records, value.shape) for name, value in parts.parameters.items()}
+    if uses:
+        notes, tap_gradients, losses = _tapped(loss, parts, uses, batch, weights)
+        for use, noted, gradient in zip(uses, notes, tap_gradients, strict=True):
+            books[use.name].enter(use.kind, noted, gradient)
+    if stray:
+        own, losses = _one_by_one(loss, parts, stray, batch, weights, records)
+        for name, gradient in own.items():
+            books[name].enter(Kind.DIRECT, None, gradient)
 
-    def forward(taps: list[Array]) -> tuple[Array, tuple[Array, list[Array | None]]]:
-        with recording(Tape(frozenset(trained), taps)) as tape:
-            losses = loss(model, batch)
-        return jnp.sum(losses), (losses, [use.note for use in tape.uses])
+    whole = _size(books.values())
+    sound = jnp.isfinite(whole.bound)
+    counted = sound & jnp.any(weights.reshape(records, -1) > 0, axis=1)
+    factors = {name: jnp.where(counted, factor, 0.0) for name, factor in clipping.factors(books, whole).items()}
 
-    zeros = [jnp.zeros(shape.shape, shape.dtype) for shape in measured.shapes]
-    tap_gradients, (losses, notes) = jax.grad(forward, has_aux=True)(zeros)
-
-    records = losses.shape[0] // examples_per_record
-    books = {key: _Book(records) for key in trained}
-    for use, noted, gradient in zip(measured.uses, notes, tap_gradients, strict=True):
-        books[id(use.weight)].enter(use, noted, gradient)
-    sizes = [book.size() for book in books.values()]
-    norms = jnp.sqrt(sum((size.squared for size in sizes), start=jnp.zeros(records)))
-    # Law 5. What is summed is fl(c a) ⊗ g: scaling rounds each entry by at most half a unit, so that it differs from
-    # c Σ a_t ⊗ g_t by at most that share of c Σ‖a_t‖‖g_t‖. Counting it as part of the norm keeps the bound for certain.
-    unit = max(float(jnp.finfo(gradient.dtype).eps) for gradient in tap_gradients)  # type: ignore[no-untyped-call]
-    slack = unit * jnp.sqrt(sum((size.spread**2 for size in sizes), start=jnp.zeros(records)))
-    sound = jnp.isfinite(norms + slack)
-    factors = jnp.where(sound, weights * jnp.minimum(1.0, clip_norm / jnp.maximum(norms + slack, 1e-30)), 0.0)
-
-    def summed(silenced: bool) -> dict[Path, Array]:
-        return {path: books[key].weighted_sum(factors, silenced) for key, path in trained.items()}
+    def summed(silenced: bool) -> Parameters:
+        return {name: book.weighted_sum(factors[name], silenced) for name, book in books.items()}
 
     # Silencing what is no number costs another pass over the largest arrays, so it is done only when there is some.
     gradients = jax.lax.cond(jnp.all(sound), lambda: summed(False), lambda: summed(True))
-    return Clipped(gradients, norms, losses)
+    return Clipped(gradients, whole.norm, losses)
+
+
+class _PlannedUse(NamedTuple):
+    """A use of a parameter that the forward pass is going to note, and the shape of its tap."""
+
+    name: str
+    kind: Kind
+    tap: jax.ShapeDtypeStruct
+
+
+def _planned(loss: Loss, parts: Parts, batch: Any) -> list[_PlannedUse]:
+    """The uses of all parameters that are used through layers only, found by an abstract forward pass.
+
+    There the layers read zeros instead of the parameters. Whatever parameter still enters the computation is used
+    behind the layers' backs, and what they note of it would not be all of its gradient. Neither is there a rule for a
+    parameter that is noted both as a whole and by inputs.
+    """
+    uses: list[_PlannedUse] = []
+
+    def forward(parameters: Parameters) -> Array:
+        model = parts.model(parameters)
+        names = parts.frame.names(model)
+        with recording(Tape(frozenset(names))) as tape:
+            losses = loss(model, batch)
+        uses.extend(_PlannedUse(names[id(u.weight)], u.kind, s) for u, s in zip(tape.uses, tape.shapes, strict=True))
+        return losses
+
+    computation = jax.make_jaxpr(forward)(parts.parameters).jaxpr
+    entering = {id(variable) for equation in computation.eqns for variable in equation.invars}
+    named = zip(sorted(parts.parameters), computation.invars, strict=True)
+    behind = {name for name, variable in named if id(variable) in entering}
+    whole = {use.name for use in uses if use.kind is Kind.DIRECT}
+    mixed = {use.name for use in uses if use.kind is not Kind.DIRECT and use.name in whole}
+    return [use for use in uses if use.name not in behind | mixed]
+
+
+def _tapped(
+    loss: Loss, parts: Parts, uses: Sequence[_PlannedUse], batch: Any, weights: Array
+) -> tuple[list[Array | None], list[Array], Array]:
+    """One forward and one backward pass: what was noted of each use, the gradients of their taps, and the losses."""
+    model, noted = parts.model(), {use.name for use in uses}
+    trains = frozenset(key for key, name in parts.frame.names(model).items() if name in noted)
+
+    def forward(taps: list[Array]) -> tuple[Array, tuple[list[Array | None], Array]]:
+        with recording(Tape(trains, taps)) as tape:
+            losses = loss(model, batch)
+        return jnp.sum(weights * losses), ([use.note for use in tape.uses], losses)
+
+    gradients, (notes, losses) = jax.grad(forward, has_aux=True)([jnp.zeros(u.tap.shape, u.tap.dtype) for u in uses])
+    return notes, gradients, losses
+
+
+def _one_by_one(
+    loss: Loss, parts: Parts, stray: Iterable[str], batch: Any, weights: Array, records: int
+) -> tuple[Parameters, Array]:
+    """The gradients of some parameters for each record, [records, *shape], by vmap, and the losses."""
+
+    def of_record(own: Parameters, examples: Any, their_weights: Array) -> tuple[Array, Array]:
+        losses = loss(parts.model(parts.parameters | own), examples)
+        return jnp.sum(their_weights * losses), losses
+
+    own = {name: parts.parameters[name] for name in stray}
+    by_record = jax.tree.map(lambda leaf: leaf.reshape(records, -1, *leaf.shape[1:]), (batch, weights))
+    gradients, losses = jax.vmap(jax.grad(of_record, has_aux=True), in_axes=(None, 0, 0))(own, *by_record)
+    return gradients, losses.reshape(-1)
 
 
 class _Size(NamedTuple):
-    """How large a weight's gradient is, for each record: its squared norm, and Σ‖a_t‖‖g_t‖, which no sum cancels."""
+    """How large a gradient is, for each record, and how far rounding may have led that figure astray.
+
+    What is summed is fl(c a) ⊗ g, where c is rounded down to the type that the model computes in. Scaling rounds each
+    entry of a by at most u, half a unit of that type, so that the sum differs from c Σ a_t ⊗ g_t by at most
+    u c Σ‖a_t‖‖g_t‖ ≤ u c √(T Σ‖a_t‖²‖g_t‖²). And where the squared norm is a sum over pairs of positions, which may
+    nearly cancel, it is known up to float32's unit times T Σ‖a_t‖²‖g_t‖². Counting both as part of the norm keeps the
+    clip bound (law 5).
+    """
 
     squared: Array
-    spread: Array
+    doubt: Array  # of the squared norm
+    slack: Array  # of the norm, squared
+
+    @property
+    def norm(self) -> Array:
+        """‖g‖ as computed; not finite where the gradient is not."""
+        return jnp.sqrt(jnp.where(self.squared < 0, 0, self.squared))
+
+    @property
+    def bound(self) -> Array:
+        """What ‖g‖ is at most, and more than 0."""
+        squared = jnp.where(self.squared < 0, 0, self.squared) + self.doubt
+        return jnp.maximum(jnp.sqrt(squared) + jnp.sqrt(self.slack), 1e-30)
+
+
+class _Part(NamedTuple):
+    """A part of a weight's squared norm, which is the sum over `terms` [records, …, …].
+
+    `positions` are those of all uses of the weight, where the terms are those of all pairs of positions of one use, so
+    that Σ‖a_t‖²‖g_t‖² is on their diagonal; else 0.
+    """
+
+    terms: Array
+    positions: int
+    dtype: Any
+
+
+def _size(books: Iterable["_Book"]) -> _Size:
+    """The size of the gradient of several weights together, for each record, in float32.
+
+    What has the same shape is added up before it is summed over: a device spends more time on starting a hundred small
+    sums than on making one of them.
+    """
+    groups: dict[tuple[Any, ...], Array] = {}
+    direct: list[Array] = []
+    squared = doubt = slack = jnp.zeros(())
+    for book in books:
+        if book.direct is not None:
+            direct.append(book.direct.reshape(book.records, -1))
+            continue
+        slack = slack + book.slack()
+        for terms, positions, dtype in book.parts():
+            key = (terms.shape, positions, dtype)
+            groups[key] = groups[key] + terms if key in groups else terms
+    if direct:
+        squared = jnp.sum(jnp.concatenate(direct, axis=1) ** 2, axis=1)
+        slack = slack + _half_unit(jnp.float32) ** 2 * squared
+    for (_, positions, dtype), terms in groups.items():
+        squared = squared + jnp.sum(terms, axis=(1, 2))
+        if positions:
+            spread = positions * jnp.trace(terms, axis1=1, axis2=2)
+            doubt = doubt + 2 * _half_unit(jnp.float32) * spread
+            slack = slack + _half_unit(dtype) ** 2 * spread
+    return _Size(squared, doubt, slack)
 
 
 class _Outer(NamedTuple):
@@ -98,41 +256,60 @@ class _Outer(NamedTuple):
 class _Book:
     """All that was noted of one weight: its uses as outer products, or its gradient itself, for each record."""
 
-    def __init__(self, records: int) -> None:
-        self.records = records
+    def __init__(self, records: int, shape: tuple[int, ...]) -> None:
+        self.records, self.shape = records, shape
         self.outer: list[_Outer] = []
         self.direct: Array | None = None  # [records, *shape]
-        self.shape: tuple[int, ...] = ()
 
-    def enter(self, use: Use, noted: Array | None, gradient: Array) -> None:
+    def enter(self, kind: Kind, noted: Array | None, gradient: Array) -> None:
         """Adds a use, with all positions of a record on one axis, in the orientation of the weight."""
-        self.shape = use.weight[...].shape
         if noted is None:
             own = gradient.astype(jnp.float32).reshape(self.records, -1, *self.shape).sum(axis=1)
             self.direct = own if self.direct is None else self.direct + own
             return
         gradient = gradient.reshape(self.records, -1, gradient.shape[-1])
-        if use.kind is Kind.ROWS:
+        if kind is Kind.ROWS:
             self.outer.append(_Outer(noted.reshape(self.records, -1), gradient))
             return
         noted = noted.reshape(self.records, -1, noted.shape[-1])
-        self.outer.append(_Outer(gradient, noted) if use.kind is Kind.OUTPUT else _Outer(noted, gradient))
+        self.outer.append(_Outer(gradient, noted) if kind is Kind.OUTPUT else _Outer(noted, gradient))
 
-    def size(self) -> _Size:
-        """The size of the weight's gradient, for each record, in float32."""
-        if self.direct is not None:
-            squared = jnp.sum(self.direct.reshape(self.records, -1) ** 2, axis=1)
-            return _Size(squared, jnp.sqrt(squared))
-        if any(use.one_hot for use in self.outer):
-            return _pairwise(self.outer)
-        left = jnp.concatenate([use.left for use in self.outer], axis=1)
-        right = jnp.concatenate([use.right for use in self.outer], axis=1)
-        positions, (i, o) = left.shape[1], self.shape
-        if positions * (i + o) > i * o:  # the gradient costs T·i·o, its Gram matrices T²(i + o): take the cheaper
-            gradient = jnp.einsum("bti,bto->bio", left, right, preferred_element_type=jnp.float32)
-            return _Size(jnp.sum(gradient**2, axis=(1, 2)), jnp.sum(_lengths(left) * _lengths(right), axis=1))
-        lefts, rights = _gram(left, left), _gram(right, right)
-        return _Size(jnp.sum(lefts * rights, axis=(1, 2)), _spread(lefts, rights))
+    @property
+    def positions(self) -> int:
+        """T, of all uses together."""
+        return sum(use.right.shape[1] for use in self.outer)
+
+    @property
+    def dtype(self) -> Any:
+        return jnp.result_type(*(use.right for use in self.outer))
+
+    @property
+    def built(self) -> bool:
+        """Whether to build the gradient, which costs T·i·o, because its Gram matrices cost more, T²(i + o)."""
+        return self.positions * sum(self.shape) > math.prod(self.shape) and not any(use.one_hot for use in self.outer)
+
+    def joined(self) -> _Outer:
+        """All uses as one, with the positions of one after those of the other."""
+        left, right = (jnp.concatenate([use[side] for use in self.outer], axis=1) for side in (0, 1))
+        return _Outer(left, right)
+
+    def parts(self) -> Iterator[_Part]:
+        """The squared norm of the weight's gradient, Σ⟨a_t, a_s⟩⟨g_t, g_s⟩ over all pairs of positions of all uses."""
+        if self.built:
+            yield _Part(_contract("bti,bto->bio", *self.joined()) ** 2, 0, self.dtype)
+            return
+        uses = self.outer if any(use.one_hot for use in self.outer) else [self.joined()]
+        for index, first in enumerate(uses):
+            for second in uses[index:]:
+                pairs = _left_gram(first, second) * _gram(first.right, second.right)
+                yield _Part(pairs, self.positions, self.dtype) if second is first else _Part(2 * pairs, 0, self.dtype)
+
+    def slack(self) -> Array:
+        """That of `_Size`, where it cannot be had from the pairs of positions."""
+        if not self.built:
+            return jnp.zeros(())
+        left, right = (jnp.sum(side.astype(jnp.float32) ** 2, axis=-1) for side in self.joined())
+        return _half_unit(self.dtype) ** 2 * self.positions * jnp.sum(left * right, axis=1)
 
     def weighted_sum(self, factors: Array, silenced: bool) -> Array:
         """Σ over the records of their factor times their gradient, in float32.
@@ -156,32 +333,8 @@ class _Book:
                 left = _scaled(left, each, silenced)
             else:
                 right = _scaled(right, each, silenced)
-            total += jnp.einsum("bti,bto->io", left, right, preferred_element_type=jnp.float32)
+            total += _contract("bti,bto->io", left, right)
         return total
-
-
-def _pairwise(uses: Sequence[_Outer]) -> _Size:
-    """Σ over pairs of uses, and of their positions t and s, of ⟨left_t, left'_s⟩⟨right_t, right'_s⟩."""
-    squared = spread = jnp.zeros(uses[0].right.shape[0])
-    for index, first in enumerate(uses):
-        for second in uses[index:]:
-            lefts, rights = _left_gram(first, second), _gram(first.right, second.right)
-            pair = jnp.sum(lefts * rights, axis=(1, 2))
-            squared += pair if second is first else 2 * pair
-            if second is first:
-                spread += _spread(lefts, rights)
-    return _Size(squared, spread)
-
-
-def _spread(lefts: Array, rights: Array) -> Array:
-    """Σ_t ‖left_t‖‖right_t‖, from the diagonals of two Gram matrices."""
-    left, right = (jnp.diagonal(gram, axis1=1, axis2=2) for gram in (lefts, rights))
-    return jnp.sum(jnp.sqrt(left * right), axis=1)
-
-
-def _lengths(vectors: Array) -> Array:
-    """‖v_t‖ for each record and position."""
-    return jnp.sqrt(jnp.sum(vectors.astype(jnp.float32) ** 2, axis=-1))
 
 
 def _left_gram(first: _Outer, second: _Outer) -> Array:
@@ -196,29 +349,21 @@ def _left_gram(first: _Outer, second: _Outer) -> Array:
 
 
 def _gram(first: Array, second: Array) -> Array:
-    return jnp.einsum("bti,bsi->bts", first, second, preferred_element_type=jnp.float32)
+    return _contract("bti,bsi->bts", first, second)
+
+
+def _contract(indices: str, first: Array, second: Array) -> Array:
+    """A contraction in float32. Hardware may shorten float32 factors to fewer bits unless it is told not to."""
+    exact = jax.lax.Precision.HIGHEST if first.dtype == second.dtype == jnp.float32 else None
+    return jnp.einsum(indices, first, second, preferred_element_type=jnp.float32, precision=exact)
 
 
 def _scaled(values: Array, factors: Array, silenced: bool) -> Array:
     """values · factors in the type of the values; if silenced, 0 where the factor is 0, even for what is no number."""
-    product = values * factors.astype(values.dtype)
+    near = factors.astype(values.dtype)
+    product = values * jnp.where(near > factors, jnp.nextafter(near, jnp.zeros_like(near)), near)  # rounded down
     return jnp.where(factors == 0, jnp.zeros((), values.dtype), product) if silenced else product
 
 
-def _variables(model: nnx.Module, trains: nnx.filterlib.Filter) -> dict[int, Path]:
-    """The trained variables by identity, each with the first path it is found at; a shared one counts once."""
-    matches = nnx.filterlib.to_predicate(trains)
-    found: dict[int, Path] = {}
-    for path, node in nnx.graph.iter_graph(model):
-        if isinstance(node, nnx.Variable) and matches(path, node):
-            found.setdefault(id(node), path)
-    return found
-
-
-def _refuse_unnoted(trained: dict[int, Path], uses: Sequence[Use]) -> None:
-    """A weight that no layer noted would go unclipped."""
-    noted = {id(use.weight) for use in uses}
-    for key, path in trained.items():
-        if key not in noted:
-            name = ".".join(map(str, path))
-            raise BadInput(f"{name}: no layer noted a use of this weight, so it cannot be clipped; use dpnlp's layers.")
+def _half_unit(dtype: Any) -> float:
+    return float(jnp.finfo(dtype).eps) / 2  # type: ignore[no-untyped-call]

@@ -1,0 +1,235 @@
+"""One private gradient: dpnlp's book-keeping, vmap, jax-privacy, and Opacus on Hugging Face's models, on one shape.
+
+python -m benchmarks.clipping --preset tiny [--batch B] [--length T] [--dtype float32] [--repeats n]
+    [--only book-keeping,vmap] [--no-peers] [--check] [--json]
+
+A step is forward, backward, clipping and the sum; no noise and no optimizer. The JAX variants take turns, and so do the
+PyTorch ones, so that a machine that slows down slows all of them; a ratio is the median over the rounds of a variant's
+time to that of the non-private step of its own kind in the same round. The PyTorch ones run first and give the device
+back. Memory is what XLA says that a compiled step needs, and what PyTorch says that it had allocated (on a GPU only).
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import gc
+import importlib.metadata
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import networks
+from benchmarks.networks import CLIP_NORM, Preset, Step, Variants
+from dpnlp.training import clipping
+from dpnlp.training.parameters import Parameters, apart
+
+NON_PRIVATE = "non-private"
+
+
+@dataclasses.dataclass
+class Row:
+    """What was measured of one variant."""
+
+    variant: str
+    milliseconds: float | None = None
+    ratio: float | None = None  # to the non-private step of its kind
+    compile_seconds: float | None = None
+    peak_bytes: int | None = None
+    trouble: str | None = None  # why there are no figures
+    note: str = ""
+
+
+def jax_variants(preset: Preset) -> tuple[dict[str, Callable[..., Parameters]], Any]:
+    """Each way to a gradient as a function of (weights, batch), and its arguments."""
+    parts = apart(networks.build(preset))
+    batch = jax.tree.map(jnp.asarray, networks.batch(preset))
+
+    def loss(weights: Parameters, batch: Any) -> jax.Array:
+        return jnp.sum(networks.losses(parts.model(weights), batch))
+
+    def book_keeping(weights: Parameters, batch: Any) -> Parameters:
+        given, ones = parts._replace(parameters=weights), jnp.ones(preset.batch)
+        return clipping.clipped_sum(networks.losses, given, batch, ones, clipping.Clipping(CLIP_NORM)).gradients
+
+    def vmap(weights: Parameters, batch: Any) -> Parameters:
+        singles = jax.tree.map(lambda a: a[:, None], batch)
+        each = jax.vmap(jax.grad(loss), in_axes=(None, 0))(weights, singles)
+        squared = sum(jnp.sum(g.reshape(preset.batch, -1) ** 2, axis=1) for g in jax.tree.leaves(each))
+        factors = jnp.minimum(1.0, CLIP_NORM / jnp.sqrt(squared))
+        return jax.tree.map(lambda g: jnp.tensordot(factors, g, axes=1), each)
+
+    def jax_privacy(weights: Parameters, batch: Any) -> Parameters:
+        import jax_privacy
+
+        return jax_privacy.clipped_grad(loss, l2_clip_norm=CLIP_NORM, batch_argnums=1)(weights, batch)
+
+    functions = {NON_PRIVATE: jax.grad(loss), "book-keeping": book_keeping, "vmap": vmap, "jax-privacy": jax_privacy}
+    return functions, (parts.parameters, batch)
+
+
+def jax_steps(preset: Preset) -> Variants:
+    functions, arguments = jax_variants(preset)
+
+    def step(function: Callable[..., Any]) -> Step:
+        start = time.perf_counter()
+        compiled = jax.jit(function).lower(*arguments).compile()
+        seconds = time.perf_counter() - start
+        needs = compiled.memory_analysis()
+        peak = needs.temp_size_in_bytes + needs.argument_size_in_bytes + needs.output_size_in_bytes
+        return Step(lambda: jax.block_until_ready(compiled(*arguments)), seconds, lambda: peak)
+
+    return {name: lambda function=function: step(function) for name, function in functions.items()}
+
+
+def measure(variants: Variants, non_private: str, repeats: int) -> list[Row]:
+    """Runs the variants in rounds. One that fails says why in its row and is left out of the rest."""
+    rows = {name: Row(name) for name in variants}
+    steps: dict[str, Step] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+
+    def attempt(name: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            rows[name].trouble = _trouble(error)
+            steps.pop(name, None)
+        if rows[name].trouble:
+            gc.collect()  # what the error held on to
+
+    def prepare(name: str) -> None:
+        step = variants[name]()
+        rows[name].compile_seconds, rows[name].note = step.compile_seconds, step.note
+        for _ in range(2):
+            step.run()
+            step.clean()
+        steps[name] = step
+
+    def timed(name: str) -> None:
+        start = time.perf_counter()
+        steps[name].run()
+        seconds[name].append(time.perf_counter() - start)
+        steps[name].clean()
+
+    for name in variants:
+        attempt(name, lambda name=name: prepare(name))
+    for _ in range(repeats):
+        for name in list(steps):
+            attempt(name, lambda name=name: timed(name))
+    for name, step in steps.items():
+        rows[name].milliseconds = 1e3 * statistics.median(seconds[name])
+        rows[name].peak_bytes = step.peak_bytes()
+        if non_private in steps:
+            pairs = zip(seconds[name], seconds[non_private], strict=True)
+            rows[name].ratio = statistics.median(own / plain for own, plain in pairs)
+    return list(rows.values())
+
+
+def _trouble(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    if "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower() or "OutOfMemory" in text:
+        return "out of memory"
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed"
+    traceback.print_exception(error, file=sys.stderr)
+    return text.splitlines()[0][:120]
+
+
+def check(preset: Preset) -> dict[str, float]:
+    """How far book-keeping's sum is from the others', relative to its norm."""
+    functions, arguments = jax_variants(preset)
+
+    def flat(function: Callable[..., Parameters]) -> np.ndarray:
+        gradients = jax.jit(function)(*arguments)
+        return np.concatenate([np.asarray(gradients[name], np.float64).ravel() for name in sorted(gradients)])
+
+    own = flat(functions["book-keeping"])
+    others = {name: flat(functions[name]) for name in ("vmap", "jax-privacy")}
+    return {name: float(np.linalg.norm(own - other) / np.linalg.norm(other)) for name, other in others.items()}
+
+
+def machine(preset: Preset) -> dict[str, object]:
+    """Where and with what it was measured."""
+    device = jax.devices()[0]
+    found: dict[str, object] = {"device": device.device_kind, "cores": os.cpu_count(), "dtype": preset.dtype}
+    for package in ("jax", "flax", "jax-privacy", "torch", "transformers", "opacus"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def table(rows: list[Row]) -> str:
+    lines = [f"{'variant':28}{'ms':>12}{'ratio':>8}{'compile s':>11}{'peak MiB':>10}"]
+    for row in rows:
+        if row.trouble:
+            lines.append(f"{row.variant:28}{row.trouble}")
+            continue
+        cells = ((row.ratio, 8, ".2f"), (row.compile_seconds, 11, ".1f"))
+        text = "".join(f"{'-' if value is None else format(value, form):>{wide}}" for value, wide, form in cells)
+        peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**20:.0f}"
+        lines.append(f"{row.variant:28}{row.milliseconds:>12.1f}{text}{peak:>10}")
+    return "\n".join(lines + [f"{row.variant}: {row.note}" for row in rows if row.note])
+
+
+def _peers() -> tuple[Any, str]:
+    """The module of the PyTorch variants, or what is missing for it."""
+    try:
+        from benchmarks import peers
+    except ModuleNotFoundError as error:
+        return None, f"{error.name} is not installed"
+    return peers, ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=networks.PRESETS, default="tiny")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"])
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--only", type=lambda text: text.split(","), help="variants, by name, with commas between them")
+    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="the PyTorch variants")
+    parser.add_argument("--check", action="store_true", help="compare the sums instead of the times")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    changed = {name: getattr(arguments, name) for name in ("batch", "length", "dtype") if getattr(arguments, name)}
+    preset = dataclasses.replace(networks.PRESETS[arguments.preset], **changed)
+    warnings.simplefilter("ignore")  # the peers'
+    peers, missing = _peers() if arguments.peers else (None, "")
+    if arguments.check:
+        gaps = {f"book-keeping and {name}": gap for name, gap in check(preset).items()}
+        if peers:
+            gaps |= {f"{name} and a loop over the examples": gap for name, gap in peers.check(preset).items()}
+        for pair, gap in gaps.items():
+            print(f"{pair}: relative difference {gap:.1e}")
+        raise SystemExit("They differ." if max(gaps.values()) > 1e-5 else 0)
+
+    def wanted(variants: Variants) -> Variants:
+        return {name: make for name, make in variants.items() if not arguments.only or name in arguments.only}
+
+    rows = [Row("huggingface", trouble=missing)] if missing else []
+    if peers:
+        rows = measure(wanted(peers.steps(preset)), peers.NON_PRIVATE, arguments.repeats)
+        peers.release()
+    rows = measure(wanted(jax_steps(preset)), NON_PRIVATE, arguments.repeats) + rows
+    if arguments.json:
+        shape = dataclasses.asdict(preset)
+        found = {"machine": machine(preset), "preset": arguments.preset, "shape": shape, "repeats": arguments.repeats}
+        print(json.dumps({**found, "rows": [dataclasses.asdict(row) for row in rows]}, indent=2))
+        return
+    described = ", ".join(f"{name} {value}" for name, value in machine(preset).items())
+    print(f"{arguments.preset}, {preset.batch} × {preset.length}: {described}")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Randomness that belongs to an example: the same whoever shares its batch and wherever in it the example stands.
+
+`training.step` opens the keys of a batch, one per example, and `models.layers.Dropout` takes from them. Where no keys
+are open, as in evaluation and generation, nothing is dropped.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+
+import jax
+
+_OPEN: ContextVar[Iterator[jax.Array] | None] = ContextVar("dropout", default=None)
+
+
+@contextmanager
+def dropping(keys: jax.Array) -> Iterator[None]:
+    """Inside this context layers drop, with the randomness of `keys` [batch]."""
+    fold = jax.vmap(jax.random.fold_in, in_axes=(0, None))
+    token = _OPEN.set(fold(keys, use) for use in count())
+    try:
+        yield
+    finally:
+        _OPEN.reset(token)
+
+
+def next_keys() -> jax.Array | None:
+    """Keys [batch] for one use of dropout, different from those of every other use in the same forward pass."""
+    stream = _OPEN.get()
+    return None if stream is None else next(stream)

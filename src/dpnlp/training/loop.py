@@ -1,0 +1,212 @@
+"""A run: lots are drawn, cut and prepared while the device works, steps are made, evaluated and kept.
+
+Whatever leaves this loop has been through noise, or was asked for as unsafe diagnostics (law 9): parameters, scores of
+the evaluation that the caller brings, and how far the run is.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+from flax import nnx
+
+from dpnlp import checks
+from dpnlp.accounting.ledger import Ledger
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Exposure, Guarantee
+from dpnlp.training.checkpoints import Checkpoints, Evaluation, Record
+from dpnlp.training.clipping import Loss
+from dpnlp.training.dataset import Dataset
+from dpnlp.training.independence import refuse_mixing
+from dpnlp.training.parameters import Filter, apart
+from dpnlp.training.plan import Plan
+from dpnlp.training.progress import Progress
+from dpnlp.training.sampling import Layout, Lots, Owners, cut, prefetch
+from dpnlp.training.secret import Secret
+from dpnlp.training.sharding import Placement
+from dpnlp.training.step import Examples, Step
+
+AHEAD = 4
+"""How many physical batches may wait on the device."""
+
+Evaluate = Callable[[nnx.Module], Mapping[str, float]]
+Publish = Callable[[Sequence[Evaluation]], None]
+Diagnose = Callable[[int, Mapping[str, float]], None]
+Stop = Callable[[Sequence[Evaluation]], bool]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is carried out. Nothing here changes what it promises."""
+
+    physical_batch: int = 16  # examples on the devices at once
+    lengths: tuple[int, ...] | None = None  # to which texts are padded; by default, powers of two up to the longest
+    placement: Placement = field(default_factory=Placement)
+    evaluate_every: int = 0  # steps; 0 evaluates only at the end
+    checkpoint_every: int = 0  # steps; 0 keeps one only with each evaluation
+    average: float = 0.0  # decay of the average of the parameters that is evaluated and returned; 0 takes none
+    examples_per_owner: int = 16  # the most that an owner takes part with
+
+    def __post_init__(self) -> None:
+        checks.count("evaluate_every", self.evaluate_every, least=0)
+        checks.count("checkpoint_every", self.checkpoint_every, least=0)
+        if not 0 <= self.average < 1:
+            raise BadInput(f"average = {self.average}: it must be at least 0 and below 1; 0.99 is usual, 0 takes none.")
+
+    def layout(self, data: Dataset) -> Layout:
+        """The physical shapes for these data."""
+        longest = max(1, int(data.lengths.max()))
+        lengths = self.lengths or tuple(sorted({min(longest, 16 * 2**power) for power in range(longest.bit_length())}))
+        return Layout(self.physical_batch, lengths, self.placement.devices)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a ledger is told of a run; the fingerprint is that of the data."""
+
+    ledger: Ledger
+    what: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained model, what was promised, and the evaluations on the way. `compilations` counts compiled shapes."""
+
+    model: nnx.Module
+    guarantee: Guarantee
+    history: tuple[Evaluation, ...]
+    steps: int
+    compilations: int
+
+
+def train(
+    model: nnx.Module,
+    loss: Loss,
+    data: Dataset,
+    plan: Plan,
+    optimizer: optax.GradientTransformation,
+    options: Options,
+    *,
+    trains: Filter = nnx.Param,
+    owners: np.ndarray[Any, Any] | None = None,
+    secret: Secret | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    charge: Charge | None = None,
+    evaluate: Evaluate | None = None,
+    publish: Publish = lambda history: None,
+    stop: Stop = lambda history: False,
+    diagnose: Diagnose | None = None,
+) -> Outcome:
+    """Trains a model as planned. The model that was handed in stays as it is.
+
+    `owners` names the owner of each example; then an owner with all its examples is one record. `folder` is where
+    checkpoints go, and `resume` goes on from the last one, also after a crash. `publish` gets all evaluations so far,
+    once they are on the disk and will not be made again. `stop` may end the run early, in the light of them. `diagnose`
+    is unsafe: it gets what each lot showed of the data, and the guarantee says so.
+    """
+    parts, placement = apart(model, trains), options.placement
+    step = Step(loss, parts.frame, placement.state(parts.rest), plan, optimizer, placement, options.average)
+    state, done = step.start(parts.parameters), 0
+    planned = {**plan.to_json(), "diagnostics": diagnose is not None}
+    record = Record(secrets.token_hex(8), secret or Secret.drawn(), planned)
+    checkpoints = Checkpoints(folder) if folder else None
+    begun = checkpoints is not None and checkpoints.last is not None
+    if checkpoints and begun:
+        if not resume:
+            raise BadInput(f"folder = {folder}: there is a run in it already; resume it, or choose another folder.")
+        done, state, record = checkpoints.load(state, planned)
+    lots = Lots(plan.schedule, record.secret)
+    people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
+    _refuse_other_data(plan, data, people)
+    few = np.arange(min(len(data), 4))
+    refuse_mixing(loss, parts, data.batch(few, options.layout(data).lengths[-1]))
+
+    # The run has its id before it is charged, and is charged before it releases anything: no crash hides its cost, and
+    # none makes it pay twice.
+    if checkpoints and not begun:
+        checkpoints.save(0, state, record)
+    if charge:
+        try:
+            charge.ledger.charge(charge.what, plan.event, plan.unit, plan.adjacency, charge.fingerprint, record.run)
+        except BadInput:
+            if checkpoints and not begun:
+                checkpoints.remove()
+            raise
+
+    def trained() -> nnx.Module:
+        return parts.model(state.average or state.parameters)
+
+    def keep() -> None:
+        if checkpoints:
+            checkpoints.save(done, state, record)
+        publish(record.history)
+
+    waiting: deque[jax.Array] = deque()
+    prepared = prefetch(_prepared(range(done, plan.schedule.steps), lots, data, people, options), AHEAD)
+    with closing(prepared), Progress(plan.schedule.steps, done) as bar:
+        sums = step.empty(state.parameters)
+        for batch in prepared:
+            if batch is not None:
+                key = record.secret.key("dropout", done)
+                sums = step.add(sums, state.parameters, key, batch.examples, batch.per_record)
+                waiting.append(sums.seen.records)
+                if len(waiting) > AHEAD:
+                    waiting.popleft().block_until_ready()
+                continue
+            state = step.finish(state, sums, record.secret.key("noise", done))
+            done += 1
+            if diagnose:
+                diagnose(done, sums.seen.summary())
+            sums = step.empty(state.parameters)
+            bar.advance(plan.epsilon_at_most(done) if bar.shown else 0.0)
+            last = done == plan.schedule.steps
+            due = evaluate is not None and (last or _falls_on(done, options.evaluate_every))
+            if due and evaluate:
+                record = record.evaluated(done, evaluate(trained()))
+            if due or last or _falls_on(done, options.checkpoint_every):
+                keep()
+            if due and not last and stop(record.history):
+                break
+    if checkpoints:
+        checkpoints.close()
+    guarantee = plan.guarantee(record.secret.kind, *([Exposure.DIAGNOSTICS] if diagnose else []))
+    return Outcome(trained(), guarantee, record.history, done, step.compilations)
+
+
+class _Prepared(NamedTuple):
+    """A physical batch, ready on the devices."""
+
+    examples: Examples
+    per_record: int
+
+
+def _prepared(
+    steps: Iterable[int], lots: Lots, data: Dataset, owners: Owners | None, options: Options
+) -> Generator[_Prepared | None, None, None]:
+    """The physical batches of all lots, with None at the end of each lot, also of an empty one (law 3)."""
+    layout = options.layout(data)
+    for step in steps:
+        for shape, rows, weights in cut(lots.draw(step), layout, data.lengths, owners):
+            examples = options.placement.batch((data.batch(rows, shape.length), rows.astype(np.int32), weights))
+            yield _Prepared(Examples(*examples), shape.examples)
+        yield None
+
+
+def _refuse_other_data(plan: Plan, data: Dataset, owners: Owners | None) -> None:
+    found = len(data) if owners is None else len(owners)
+    if plan.schedule.records != found:
+        what = "examples" if owners is None else "owners"
+        raise BadInput(f"records = {plan.schedule.records}: the data has {found} {what}; plan for as many.")
+
+
+def _falls_on(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0

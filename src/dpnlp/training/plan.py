@@ -1,0 +1,128 @@
+"""The plan of a run: sampler, clip norm, noise, steps and the accountant's event, all from one object (law 1)."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from dpnlp import checks
+from dpnlp.accounting import accountant, calibration, planning
+from dpnlp.accounting.accountant import Accountant
+from dpnlp.accounting.planning import Question
+from dpnlp.accounting.subsampling import Schedule
+from dpnlp.checks import BadInput
+from dpnlp.events import Event
+from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Unit, round_up
+from dpnlp.training.clipping import Clipping
+from dpnlp.training.noise import Banded, Independent
+
+MILESTONES = 100
+"""In how many places along a run ε is computed to be shown."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does to its data, and so what it promises. Nothing that it does is decided anywhere else.
+
+    Noise has the standard deviation σC on the sum over a lot, with C the clip norm and σ the noise multiplier. Without
+    noise nothing is promised; without a clip norm, which is infinite then, gradients are ordinary ones.
+    """
+
+    schedule: Schedule
+    clipping: Clipping
+    noise_multiplier: float
+    delta: float
+    adjacency: Adjacency
+    accountant: Accountant = Accountant.PLD
+    unit: Unit = Unit.EXAMPLE
+
+    def __post_init__(self) -> None:
+        checks.non_negative("noise_multiplier", self.noise_multiplier)
+        checks.probability("delta", self.delta)
+        self.schedule.check(self.adjacency)
+        if self.noise_multiplier and not self.clips:
+            raise BadInput(
+                f"clip_norm = inf: noise of {self.noise_multiplier} clip norms needs a finite one; give one, or no "
+                "noise for a run without privacy."
+            )
+
+    @classmethod
+    def of(cls, question: Question, clipping: Clipping) -> "Plan":
+        """The answer to a question that leaves one of ε, noise, steps and lot size open."""
+        answer: planning.Plan = question.answer()
+        return cls(
+            answer.schedule,
+            clipping,
+            answer.noise_multiplier,
+            question.delta,
+            question.neighbours,
+            question.accountant,
+            question.unit,
+        )
+
+    @classmethod
+    def without_privacy(cls, schedule: Schedule) -> "Plan":
+        """Ordinary training: no clipping and no noise."""
+        return cls(schedule, Clipping(math.inf), 0.0, 1e-6, schedule.sampling.adjacencies[0])
+
+    def within(self, epsilon: float) -> "Plan":
+        """The same plan, ended before it would cost more than ε. It has to be settled before the run, not during it."""
+        checks.budget("epsilon", epsilon)
+        if self.epsilon(self.schedule.steps) <= epsilon:
+            return self
+        how = (self.delta, self.adjacency, self.accountant)
+        most = calibration.steps(epsilon, self.schedule, self.noise_multiplier, *how)
+        return replace(self, schedule=replace(self.schedule, steps=most))
+
+    @property
+    def clips(self) -> bool:
+        return math.isfinite(self.clipping.norm)
+
+    @property
+    def stddev(self) -> float:
+        """σC, the standard deviation of the noise on every coordinate of the sum over a lot."""
+        return self.noise_multiplier * self.clipping.norm if self.noise_multiplier else 0.0
+
+    @property
+    def noise(self) -> Independent | Banded:
+        """How the noise of one step depends on that of others."""
+        bands = self.schedule.bands
+        return Independent() if bands == 1 else Banded(bands, self.schedule.steps)
+
+    @property
+    def event(self) -> Event:
+        """The whole run, as an accountant sees it."""
+        return self.schedule.event(self.noise_multiplier)
+
+    def epsilon(self, steps: int) -> float:
+        """The ε of the first `steps` steps."""
+        if steps == 0:
+            return 0.0
+        event = replace(self.schedule, steps=steps).event(self.noise_multiplier)
+        return accountant.epsilon(event, self.delta, self.adjacency, self.accountant)
+
+    def epsilon_at_most(self, steps: int) -> float:
+        """The ε of the first `steps` steps, or of slightly more: to be shown while a run goes on, at little cost."""
+        stride = -(-self.schedule.steps // MILESTONES)
+        return round_up(self.epsilon(min(self.schedule.steps, -(-steps // stride) * stride)), 4)
+
+    def guarantee(self, source: NoiseSource, *exposures: Exposure) -> Guarantee:
+        """What the whole run promises. A run that ends early promises no less, and is not said to promise more.
+
+        When to end is decided in the light of what was released; the ε of the steps that were made holds only for a
+        number of steps that was fixed before.
+        """
+        return replace(self._guarantee, noise_source=source).with_exposures(*exposures)
+
+    @cached_property
+    def _guarantee(self) -> Guarantee:
+        return accountant.guarantee(
+            self.schedule, self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of its fields, for a checkpoint to be compared with."""
+        entry = asdict(self)
+        if not self.clips:
+            entry["clipping"]["norm"] = "inf"
+        return entry
