@@ -8,7 +8,7 @@ nothing is added, so that the same model trains without privacy, or generates te
 `models.layers` writes, `training.clipping` reads; neither knows the other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -77,14 +77,19 @@ def recording(tape: Tape) -> Iterator[Tape]:
 def read(weight: nnx.Variable[Array]) -> Array:
     """The weight's value, for a use that is then handed to `note`, `tap` or, by itself, to `direct`."""
     tape = _OPEN.get()
-    if tape is not None and tape.taps is None and id(weight) in tape.trains:
+    if tape is not None and tape.taps is None and _notes(weight):
         return jnp.zeros(weight.shape, weight.dtype)
     return weight[...]
 
 
-def note(weight: nnx.Variable[Array], kind: Kind, written: Array, output: Array) -> Array:
-    """The output of a use of a weight, with a tap where a tape is open and the weight is trained."""
-    output, use = tap(weight, kind, output)
+def note(weight: nnx.Variable[Array], kind: Kind, written: Array, compute: Callable[[Array, Array], Array]) -> Array:
+    """The output of a use of a weight, with a tap where a tape is open and the weight is trained.
+
+    `compute` makes it from what is written down and from the weight.
+    """
+    if _notes(weight) and kind in _SIDES and not _gradient_is_wide(weight, kind):
+        written = _finite(written)
+    output, use = tap(weight, kind, compute(written, read(weight)))
     use.note = written
     return output
 
@@ -92,14 +97,61 @@ def note(weight: nnx.Variable[Array], kind: Kind, written: Array, output: Array)
 def tap(weight: nnx.Variable[Array], kind: Kind, output: Array) -> tuple[Array, Use]:
     """Like `note`, for a layer that knows only later what it has to write down: it sets the note of the use itself."""
     tape, use = _OPEN.get(), Use(weight, kind)
-    if tape is None or id(weight) not in tape.trains:
+    if tape is None or not _notes(weight):
         return output, use
-    return tape.tapped(use, output), use
+    output = tape.tapped(use, output)
+    return (_finite_backwards(output) if kind in _SIDES and _gradient_is_wide(weight, kind) else output), use
 
 
 def direct(weight: nnx.Variable[Array], batch: int) -> Array:
     """A small weight, one copy per example where a tape is open: [batch, *shape], or [1, *shape] to broadcast."""
     value, tape = read(weight), _OPEN.get()
-    if tape is None or id(weight) not in tape.trains:
+    if tape is None or not _notes(weight):
         return value[None]
     return tape.tapped(Use(weight, Kind.DIRECT), jnp.broadcast_to(value, (batch, *value.shape)))
+
+
+def scales_rows(shape: tuple[int, ...]) -> bool:
+    """Whether clip factors are multiplied into the rows' side of Σ_t left_t ⊗ right_t, it being the narrower one.
+
+    The other side is kept finite as it is made, at no cost: a factor of 0 could not take away what is no number.
+    """
+    return shape[0] < shape[1]
+
+
+_SIDES = (Kind.INPUT, Kind.OUTPUT)
+"""The uses of which both sides, the note and the gradient, are arrays of vectors."""
+
+
+def _gradient_is_wide(weight: nnx.Variable[Array], kind: Kind) -> bool:
+    """Whether the gradient of a use is on the side that clip factors are not multiplied into; else its note is."""
+    return scales_rows(weight.shape) == (kind is Kind.INPUT)
+
+
+def _notes(weight: nnx.Variable[Array]) -> bool:
+    tape = _OPEN.get()
+    return tape is not None and id(weight) in tape.trains
+
+
+HUGE = 1e30
+"""What is no number is noted as this one. Its square is infinite, so that the norm shows it; 0 times it is 0."""
+
+
+@jax.custom_jvp
+def _finite(x: Array) -> Array:
+    """x, with `HUGE` for what is no finite number; gradients pass as they are."""
+    return jnp.where(jnp.isfinite(x), x, jnp.asarray(HUGE, x.dtype))
+
+
+@_finite.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return _finite(*primals), tangents[0]
+
+
+@jax.custom_vjp
+def _finite_backwards(x: Array) -> Array:
+    """x, whose gradient is kept finite on its way back."""
+    return x
+
+
+_finite_backwards.defvjp(lambda x: (x, None), lambda _, gradient: (_finite(gradient),))

@@ -458,12 +458,11 @@ for _ in range(5):
 """
 
 
-def test_racing_processes_never_exceed_the_budget_together(ledger: Ledger, dataset: Path) -> None:
-    limit = pld.epsilon(Repeated(Gaussian(8.0), 13), DELTA, ADD_REMOVE)
-    ledger.set_budget(limit, DELTA, Unit.EXAMPLE, ADD_REMOVE)
+def race(dataset: Path, code: str) -> list[str]:
+    """What four processes were answered that charge five times each, and start all at once."""
     ready = [dataset.with_name(f"ready{n}") for n in range(4)]
     racers = [
-        subprocess.Popen([sys.executable, "-c", _RACER, dataset, path], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-c", code, dataset, path], stdout=subprocess.PIPE, text=True)
         for path in ready
     ]
     while not all(path.exists() for path in ready):
@@ -476,6 +475,13 @@ def test_racing_processes_never_exceed_the_budget_together(ledger: Ledger, datas
         states.add(state)
         answers += lines
     assert states == {fingerprint(dataset)}, "all racers must use the one key"
+    return answers
+
+
+def test_racing_processes_never_exceed_the_budget_together(ledger: Ledger, dataset: Path) -> None:
+    limit = pld.epsilon(Repeated(Gaussian(8.0), 13), DELTA, ADD_REMOVE)
+    ledger.set_budget(limit, DELTA, Unit.EXAMPLE, ADD_REMOVE)
+    answers = race(dataset, _RACER)
     assert (len(answers), answers.count("refused")) == (20, 7)
     assert sorted(ids(ledger)) == sorted(answer for answer in answers if answer != "refused")
     assert ledger.spent().epsilon == limit
@@ -971,3 +977,86 @@ def test_records_cannot_be_changed_in_memory(ledger: Ledger) -> None:
     assert isinstance(release, Release)
     with pytest.raises(AttributeError):
         release.unit = Unit.WORD  # type: ignore[misc]
+
+
+# A run that is resumed
+
+
+RUN = "0123456789abcdef"
+
+
+def test_a_run_is_charged_once_however_often_it_starts(ledger: Ledger) -> None:
+    for _ in range(3):
+        assert ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN) == RUN
+    other = charge(ledger, Gaussian(4.0))
+    assert ids(ledger) == [RUN, other]
+    assert ledger.spent(DELTA).epsilon == pld.epsilon(Repeated(Gaussian(4.0), 2), DELTA, ADD_REMOVE)
+    assert_anchored(ledger)
+
+
+def test_a_run_that_starts_again_writes_nothing(ledger: Ledger) -> None:
+    ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN)
+    charge(ledger, Gaussian(4.0))
+    before = ledger.path.read_bytes(), ledger.head_path.read_bytes()
+    ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN)
+    assert (ledger.path.read_bytes(), ledger.head_path.read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("another", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT),
+        ("run", Gaussian(3.0), Unit.EXAMPLE, ADD_REMOVE, PRINT),
+        ("run", Repeated(Gaussian(4.0), 2), Unit.EXAMPLE, ADD_REMOVE, PRINT),
+        ("run", Gaussian(4.0), Unit.USER, ADD_REMOVE, PRINT),
+        ("run", Gaussian(4.0), Unit.EXAMPLE, REPLACE, PRINT),
+        ("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, "cd" * 32),
+    ],
+    ids=["name", "noise", "steps", "unit", "adjacency", "data"],
+)
+def test_a_run_cannot_become_another_one(ledger: Ledger, other: tuple[str, Event, Unit, Adjacency, str]) -> None:
+    ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN)
+    before = ledger.path.read_bytes()
+    with pytest.raises(BadInput) as refusal:
+        ledger.charge(*other, RUN)
+    assert str(refusal.value) == (
+        f"{ledger.path}: release {RUN} is charged already, but for something else; start another run instead of "
+        "resuming this one."
+    )
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_run_may_start_again_though_it_used_up_the_budget(ledger: Ledger) -> None:
+    ledger.set_budget(pld.epsilon(Gaussian(4.0), DELTA, ADD_REMOVE), DELTA, Unit.EXAMPLE, ADD_REMOVE)
+    for _ in range(2):
+        ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN)
+    with pytest.raises(BudgetExceeded):
+        charge(ledger, Gaussian(50.0))
+    ledger.set_budget(0.01, DELTA, Unit.EXAMPLE, ADD_REMOVE)
+    ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN)
+    assert ids(ledger) == [RUN]
+
+
+@pytest.mark.parametrize("size", [1, 60, -1])
+def test_a_run_whose_line_was_interrupted_is_charged_once(ledger: Ledger, size: int) -> None:
+    charge(ledger, Gaussian(8.0))
+    start, anchored = len(ledger.path.read_bytes()), ledger.head_path.read_bytes()
+    ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN)
+    whole = ledger.path.read_bytes()
+    interrupt(ledger, whole[:size] if size < 0 else whole[: start + size], anchored)
+    for _ in range(2):
+        ledger.charge("run", Gaussian(4.0), Unit.EXAMPLE, ADD_REMOVE, PRINT, RUN)
+    assert ids(ledger).count(RUN) == 1
+    assert [release.event for release in ledger.read().releases] == [Gaussian(8.0), Gaussian(4.0)]
+
+
+_SAME_RUN = _RACER.replace("Adjacency.ADD_REMOVE, state)", f'Adjacency.ADD_REMOVE, state, "{RUN}")')
+
+
+def test_processes_that_race_with_one_run_record_it_once(ledger: Ledger, dataset: Path) -> None:
+    assert RUN in _SAME_RUN
+    ledger.set_budget(pld.epsilon(Gaussian(8.0), DELTA, ADD_REMOVE), DELTA, Unit.EXAMPLE, ADD_REMOVE)
+    answers = race(dataset, _SAME_RUN)
+    assert answers == [RUN] * 20
+    assert ids(ledger) == [RUN]
+    assert_anchored(ledger)

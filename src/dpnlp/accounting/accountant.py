@@ -37,12 +37,18 @@ def guarantee(
     adjacency: Adjacency,
     accountant: Accountant = Accountant.PLD,
     unit: Unit = Unit.EXAMPLE,
+    target: float | None = None,
 ) -> Guarantee:
-    """The guarantee of Gaussian noise on lots drawn by the schedule, as DP-SGD does it."""
+    """The guarantee of Gaussian noise on lots drawn by the schedule, as DP-SGD does it.
+
+    Where noise, steps or lot size were chosen to stay within a `target`, rounding does not lift ε above it.
+    """
     schedule.check(adjacency)
     checks.non_negative("noise_multiplier", noise_multiplier)
+    spent = epsilon(schedule.event(noise_multiplier), delta, adjacency, accountant)
+    stated = round_up(spent, DIGITS)
     return Guarantee(
-        epsilon=round_up(epsilon(schedule.event(noise_multiplier), delta, adjacency, accountant), DIGITS),
+        epsilon=min(stated, target) if target is not None and spent <= target else stated,
         delta=delta,
         unit=unit,
         adjacency=adjacency,

@@ -96,8 +96,6 @@ class Question:
         return Schedule(self.records, lot_size, steps, self.sampling, self.largest_lot, self.bands)
 
     def _plan(self, solved_for: str, schedule: Schedule, noise: float) -> Plan:
-        promised = guarantee(schedule, noise, self.delta, self.neighbours, self.accountant, self.unit)
-        if self.epsilon is not None and solved_for != "epsilon":
-            # The accountant found at most the target; rounding up to a few digits must not lift it above.
-            promised = replace(promised, epsilon=min(promised.epsilon, self.epsilon))
+        target = None if solved_for == "epsilon" else self.epsilon
+        promised = guarantee(schedule, noise, self.delta, self.neighbours, self.accountant, self.unit, target)
         return Plan(schedule, noise, promised, solved_for)

@@ -64,10 +64,10 @@ class Embedding(nnx.Module):
         self.table = nnx.Param(jax.random.normal(rngs.params(), (tokens, width)))
 
     def __call__(self, ids: Array) -> Array:  # [batch, …] -> [batch, …, width]
-        return bookkeeping.note(self.table, Kind.ROWS, ids, jnp.take(bookkeeping.read(self.table), ids, axis=0))
+        return bookkeeping.note(self.table, Kind.ROWS, ids, lambda ids, table: jnp.take(table, ids, axis=0))
 
     def attend(self, x: Array) -> Array:  # [batch, …, width] -> [batch, …, tokens]
-        return bookkeeping.note(self.table, Kind.OUTPUT, x, _product(x, bookkeeping.read(self.table).T))
+        return bookkeeping.note(self.table, Kind.OUTPUT, x, lambda x, table: _product(x, table.T))
 
 
 class PositionBuckets(nnx.Module):
@@ -164,7 +164,7 @@ class Dropout(nnx.Module):
 
 def _times(x: Array, weight: nnx.Param[Array]) -> Array:
     """xW, noted."""
-    return bookkeeping.note(weight, Kind.INPUT, x, _product(x, bookkeeping.read(weight)))
+    return bookkeeping.note(weight, Kind.INPUT, x, _product)
 
 
 def _product(x: Array, matrix: Array) -> Array:

@@ -70,8 +70,7 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self._first = jax.process_index() == 0  # of the processes of a run on many hosts, which share the folder
-        if self._first:
-            self._lock = self._claimed()
+        self._lock = self._claimed() if self._first else None
         self._manager = ocp.CheckpointManager(
             self.folder,
             item_handlers={"state": ocp.StandardCheckpointHandler(), "record": ocp.JsonCheckpointHandler()},
@@ -91,7 +90,7 @@ class Checkpoints:
             self._manager.save(step, args=ocp.args.Composite(state=arrays, record=entry), force=True)
             if self._first:
                 self._sync(self.folder / str(step))
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError) as error:
             raise BadInput(
                 f"{self.folder}: the checkpoint of step {step} could not be written ({_short(error)}); make room on "
                 "the disk, or whatever else it lacks, and resume the run."
@@ -112,7 +111,8 @@ class Checkpoints:
                 self._manager.delete(later)
                 logging.getLogger(__name__).warning(
                     f"{self.folder}: the checkpoint of step {later} is damaged ({_short(why)}), so that the run goes "
-                    f"on from that of step {step}."
+                    f"on from that of step {step}; leave data and settings as they were, for what was published of the "
+                    "steps between will come with the same noise again."
                 )
             return step, state, record
         if not damaged:
@@ -128,13 +128,12 @@ class Checkpoints:
         self._manager.close()
         if self._first:
             shutil.rmtree(self.folder)
-            os.close(self._lock)
+        self._release()
 
     def close(self) -> None:
         """Ends what runs in the background, and lets another process have the folder."""
         self._manager.close()
-        if self._first:
-            os.close(self._lock)
+        self._release()
 
     def _claimed(self) -> int:
         """Makes the folder the user's and this process's alone. The lock goes with the process, also at `kill -9`."""
@@ -166,6 +165,11 @@ class Checkpoints:
         for path in self.folder.glob(f"*{_UNFINISHED}*"):
             shutil.rmtree(path, ignore_errors=True)
         return lock
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _sync(self, checkpoint: Path) -> None:
         """A file survives a power failure only once it and its directory are on the disk."""
@@ -216,9 +220,9 @@ def _kind(leaf: Any) -> str:
 
 
 def _short(error: Exception) -> str:
-    """What an error says, in one line; Orbax and TensorStore write a paragraph."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return lines[0] if len(lines[0]) <= 200 else f"{lines[0][:200]}…"
+    """What an error says, in one line; the cause stands at the end of what Orbax and TensorStore write."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"…{text[-200:]}"
 
 
 def _named(tree: Any) -> dict[str, Any]:

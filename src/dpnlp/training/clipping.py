@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from dpnlp import checks
+from dpnlp import bookkeeping, checks
 from dpnlp.bookkeeping import Array, Kind, Tape, recording
 from dpnlp.checks import BadInput
 from dpnlp.training.parameters import Parameters, Parts
@@ -102,11 +102,7 @@ def clipped_sum(
     counted = sound & jnp.any(weights.reshape(records, -1) > 0, axis=1)
     factors = {name: jnp.where(counted, factor, 0.0) for name, factor in clipping.factors(books, whole).items()}
 
-    def summed(silenced: bool) -> Parameters:
-        return {name: book.weighted_sum(factors[name], silenced) for name, book in books.items()}
-
-    # Silencing what is no number costs another pass over the largest arrays, so it is done only when there is some.
-    gradients = jax.lax.cond(jnp.all(sound), lambda: summed(False), lambda: summed(True))
+    gradients = {name: book.weighted_sum(factors[name]) for name, book in books.items()}
     return Clipped(gradients, whole.norm, losses)
 
 
@@ -150,14 +146,18 @@ def _tapped(
     """One forward and one backward pass: what was noted of each use, the gradients of their taps, and the losses."""
     model, noted = parts.model(), {use.name for use in uses}
     trains = frozenset(key for key, name in parts.frame.names(model).items() if name in noted)
+    keys: list[int] = []
 
-    def forward(taps: list[Array]) -> tuple[Array, tuple[list[Array | None], Array]]:
+    def forward(taps: list[Array]) -> tuple[Array, tuple[dict[int, Array | None], Array]]:
         with recording(Tape(trains, taps)) as tape:
             losses = loss(model, batch)
-        return jnp.sum(weights * losses), ([use.note for use in tape.uses], losses)
+        keys[:] = [
+            id(use.note) for use in tape.uses
+        ]  # what several uses have noted, as query and key do, is noted once
+        return jnp.sum(weights * losses), ({id(use.note): use.note for use in tape.uses}, losses)
 
     gradients, (notes, losses) = jax.grad(forward, has_aux=True)([jnp.zeros(u.tap.shape, u.tap.dtype) for u in uses])
-    return notes, gradients, losses
+    return [notes[key] for key in keys], gradients, losses
 
 
 def _one_by_one(
@@ -210,7 +210,6 @@ class _Part(NamedTuple):
 
     terms: Array
     positions: int
-    dtype: Any
 
 
 def _size(books: Iterable["_Book"]) -> _Size:
@@ -219,20 +218,17 @@ def _size(books: Iterable["_Book"]) -> _Size:
     What has the same shape is added up before it is summed over: a device spends more time on starting a hundred small
     sums than on making one of them.
     """
-    groups: dict[tuple[Any, ...], Array] = {}
-    direct: list[Array] = []
+    books = list(books)
     squared = doubt = slack = jnp.zeros(())
-    for book in books:
-        if book.direct is not None:
-            direct.append(book.direct.reshape(book.records, -1))
-            continue
-        slack = slack + book.slack()
-        for terms, positions, dtype in book.parts():
-            key = (terms.shape, positions, dtype)
-            groups[key] = groups[key] + terms if key in groups else terms
-    if direct:
+    if direct := [book.direct.reshape(book.records, -1) for book in books if book.direct is not None]:
         squared = jnp.sum(jnp.concatenate(direct, axis=1) ** 2, axis=1)
-        slack = slack + _half_unit(jnp.float32) ** 2 * squared
+        slack = _half_unit(jnp.float32) ** 2 * squared
+    groups: dict[tuple[Any, ...], Array] = {}
+    for book in books:
+        slack = slack + book.slack()
+        for terms, positions in book.parts():
+            key = (terms.shape, positions, book.dtype)
+            groups[key] = groups[key] + terms if key in groups else terms
     for (_, positions, dtype), terms in groups.items():
         squared = squared + jnp.sum(terms, axis=(1, 2))
         if positions:
@@ -281,7 +277,7 @@ class _Book:
 
     @property
     def dtype(self) -> Any:
-        return jnp.result_type(*(use.right for use in self.outer))
+        return jnp.result_type(*(use.right for use in self.outer)) if self.outer else None
 
     @property
     def built(self) -> bool:
@@ -296,13 +292,13 @@ class _Book:
     def parts(self) -> Iterator[_Part]:
         """The squared norm of the weight's gradient, Σ⟨a_t, a_s⟩⟨g_t, g_s⟩ over all pairs of positions of all uses."""
         if self.built:
-            yield _Part(_contract("bti,bto->bio", *self.joined()) ** 2, 0, self.dtype)
+            yield _Part(_contract("bti,bto->bio", *self.joined()) ** 2, 0)
             return
-        uses = self.outer if any(use.one_hot for use in self.outer) else [self.joined()]
+        uses = self.outer if any(use.one_hot for use in self.outer) else [self.joined()] if self.outer else []
         for index, first in enumerate(uses):
             for second in uses[index:]:
                 pairs = _left_gram(first, second) * _gram(first.right, second.right)
-                yield _Part(pairs, self.positions, self.dtype) if second is first else _Part(2 * pairs, 0, self.dtype)
+                yield _Part(pairs, self.positions) if second is first else _Part(2 * pairs, 0)
 
     def slack(self) -> Array:
         """That of `_Size`, where it cannot be had from the pairs of positions."""
@@ -311,29 +307,25 @@ class _Book:
         left, right = (jnp.sum(side.astype(jnp.float32) ** 2, axis=-1) for side in self.joined())
         return _half_unit(self.dtype) ** 2 * self.positions * jnp.sum(left * right, axis=1)
 
-    def weighted_sum(self, factors: Array, silenced: bool) -> Array:
+    def weighted_sum(self, factors: Array) -> Array:
         """Σ over the records of their factor times their gradient, in float32.
 
-        The factor goes into the narrower side, in the type that the model computes in. `silenced`: a record with a
-        factor of 0 adds nothing even if its entries are no numbers.
+        The factor goes into the narrower side, in the type that the model computes in. A record with a factor of 0 adds
+        nothing, even if its gradient is no number: that side is set to 0, and the other one is finite in any case.
         """
         each = factors[:, None, None]
         if self.direct is not None:
             own = self.direct.reshape(self.records, 1, -1)
-            return jnp.sum(_scaled(own, each, silenced), axis=0).reshape(self.shape)
+            return jnp.sum(_scaled(own, each), axis=0).reshape(self.shape)
         total = jnp.zeros(self.shape, jnp.float32)
         for left, right in self.outer:
             if left.ndim == 2:
-                rows = _scaled(right, each, silenced).astype(jnp.float32)
+                rows = _scaled(right, each).astype(jnp.float32)
                 total = total.at[left.reshape(-1)].add(rows.reshape(-1, rows.shape[-1]))
-                continue
-            if silenced:
-                left, right = (jnp.where(each > 0, side, 0).astype(side.dtype) for side in (left, right))
-            if left.shape[-1] < right.shape[-1]:
-                left = _scaled(left, each, silenced)
+            elif bookkeeping.scales_rows(self.shape):
+                total += _contract("bti,bto->io", _scaled(left, each), right)
             else:
-                right = _scaled(right, each, silenced)
-            total += _contract("bti,bto->io", left, right)
+                total += _contract("bti,bto->io", left, _scaled(right, each))
         return total
 
 
@@ -358,11 +350,11 @@ def _contract(indices: str, first: Array, second: Array) -> Array:
     return jnp.einsum(indices, first, second, preferred_element_type=jnp.float32, precision=exact)
 
 
-def _scaled(values: Array, factors: Array, silenced: bool) -> Array:
-    """values · factors in the type of the values; if silenced, 0 where the factor is 0, even for what is no number."""
+def _scaled(values: Array, factors: Array) -> Array:
+    """values · factors, rounded down, in the type of the values; 0 where the factor is, even for what is no number."""
     near = factors.astype(values.dtype)
-    product = values * jnp.where(near > factors, jnp.nextafter(near, jnp.zeros_like(near)), near)  # rounded down
-    return jnp.where(factors == 0, jnp.zeros((), values.dtype), product) if silenced else product
+    near = jnp.where(near > factors, jnp.nextafter(near, jnp.zeros_like(near)), near)
+    return jnp.where(factors == 0, jnp.zeros((), values.dtype), values * near)
 
 
 def _half_unit(dtype: Any) -> float:

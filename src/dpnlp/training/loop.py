@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from jax.experimental.multihost_utils import broadcast_one_to_all
 
 from dpnlp import checks
 from dpnlp.accounting.ledger import Ledger
@@ -25,7 +27,7 @@ from dpnlp.training.checkpoints import Checkpoints, Evaluation, Record
 from dpnlp.training.clipping import Loss
 from dpnlp.training.dataset import Dataset
 from dpnlp.training.independence import refuse_mixing
-from dpnlp.training.parameters import Filter, apart
+from dpnlp.training.parameters import Filter, Parts, apart
 from dpnlp.training.plan import Plan
 from dpnlp.training.progress import Progress
 from dpnlp.training.sampling import Layout, Lots, Owners, cut, prefetch
@@ -109,32 +111,33 @@ def train(
     """Trains a model as planned. The model that was handed in stays as it is.
 
     `owners` names the owner of each example; then an owner with all its examples is one record. `folder` is where
-    checkpoints go, and `resume` goes on from the last one, also after a crash. `publish` gets all evaluations so far,
-    once they are on the disk and will not be made again. `stop` may end the run early, in the light of them. `diagnose`
-    is unsafe: it gets what each lot showed of the data, and the guarantee says so.
+    checkpoints go, and `resume` goes on from the last one, also after a crash. `evaluate` sees a model only when its
+    step is on the disk and cannot be made again in another way; `publish` gets all evaluations so far, some of them
+    again after a crash, and `stop` may end the run early, in the light of them. `diagnose` is unsafe: it gets what each
+    lot showed of the data, and the guarantee says so.
     """
     parts, placement = apart(model, trains), options.placement
     step = Step(loss, parts.frame, placement.state(parts.rest), plan, optimizer, placement, options.average)
     state, done = step.start(parts.parameters), 0
-    planned = {**plan.to_json(), "diagnostics": diagnose is not None}
-    record = Record(secrets.token_hex(8), secret or Secret.drawn(), planned)
+    diagnostics = [Exposure.DIAGNOSTICS] if diagnose else []
+    record = _fresh(plan, secret, bool(diagnose), bool(charge))
     checkpoints = Checkpoints(folder) if folder else None
     begun = checkpoints is not None and checkpoints.last is not None
     if checkpoints and begun:
         if not resume:
             raise BadInput(f"folder = {folder}: there is a run in it already; resume it, or choose another folder.")
-        done, state, record = checkpoints.load(state, planned)
+        done, state, record = checkpoints.load(state, record.plan)
+    guarantee = plan.guarantee(record.secret.kind, *diagnostics)
     lots = Lots(plan.schedule, record.secret)
     people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
     _refuse_other_data(plan, data, people)
-    few = np.arange(min(len(data), 4))
-    refuse_mixing(loss, parts, data.batch(few, options.layout(data).lengths[-1]))
+    _refuse_mixing(loss, parts, data, options.layout(data))
 
     # The run has its id before it is charged, and is charged before it releases anything: no crash hides its cost, and
     # none makes it pay twice.
     if checkpoints and not begun:
         checkpoints.save(0, state, record)
-    if charge:
+    if charge and jax.process_index() == 0:
         try:
             charge.ledger.charge(charge.what, plan.event, plan.unit, plan.adjacency, charge.fingerprint, record.run)
         except BadInput:
@@ -142,17 +145,24 @@ def train(
                 checkpoints.remove()
             raise
 
-    def trained() -> nnx.Module:
-        return parts.model(state.average or state.parameters)
+    last = plan.schedule.steps
 
-    def keep() -> None:
-        if checkpoints:
-            checkpoints.save(done, state, record)
-        publish(record.history)
+    def trained() -> nnx.Module:
+        return parts.model(jax.tree.map(jnp.copy, state.average or state.parameters))
+
+    def ends() -> bool:
+        """Evaluates what is on the disk by now, where that is due, and says whether the run is to end here."""
+        nonlocal record
+        if evaluate and done and (done == last or _falls_on(done, options.evaluate_every)):
+            record = record.evaluated(done, evaluate(trained()))
+            publish(record.history)
+            return done < last and stop(record.history)
+        return False
 
     waiting: deque[jax.Array] = deque()
-    prepared = prefetch(_prepared(range(done, plan.schedule.steps), lots, data, people, options), AHEAD)
-    with closing(prepared), Progress(plan.schedule.steps, done) as bar:
+    steps = range(last, last) if ends() else range(done, last)
+    prepared = prefetch(_prepared(steps, lots, data, people, options), AHEAD)
+    with closing(prepared), Progress(last, done) as bar:
         sums = step.empty(state.parameters)
         for batch in prepared:
             if batch is not None:
@@ -168,18 +178,28 @@ def train(
                 diagnose(done, sums.seen.summary())
             sums = step.empty(state.parameters)
             bar.advance(plan.epsilon_at_most(done) if bar.shown else 0.0)
-            last = done == plan.schedule.steps
-            due = evaluate is not None and (last or _falls_on(done, options.evaluate_every))
-            if due and evaluate:
-                record = record.evaluated(done, evaluate(trained()))
-            if due or last or _falls_on(done, options.checkpoint_every):
-                keep()
-            if due and not last and stop(record.history):
+            due = _falls_on(done, options.checkpoint_every) or (evaluate and _falls_on(done, options.evaluate_every))
+            if checkpoints and (due or done == last):
+                checkpoints.save(done, state, record)
+            if ends():
                 break
     if checkpoints:
         checkpoints.close()
-    guarantee = plan.guarantee(record.secret.kind, *([Exposure.DIAGNOSTICS] if diagnose else []))
     return Outcome(trained(), guarantee, record.history, done, step.compilations)
+
+
+def _fresh(plan: Plan, secret: Secret | None, diagnosed: bool, charged: bool) -> Record:
+    """The record of a new run, the same on all hosts, and with all that a resumed run must have in common with it.
+
+    NumPy may change what a generator draws from one version to the next. A shuffled epoch that changes half-way would
+    show some records twice, which nobody has paid for.
+    """
+    secret, run = secret or Secret.drawn(), secrets.token_bytes(8)
+    if jax.process_count() > 1:
+        value, run = (bytes(broadcast_one_to_all(np.frombuffer(own, np.uint8))) for own in (secret.value, run))
+        secret = Secret(value, secret.kind)
+    also = {"diagnostics": diagnosed, "ledger": charged, "numpy": np.__version__}
+    return Record(run.hex(), secret, plan.to_json() | also)
 
 
 class _Prepared(NamedTuple):
@@ -206,6 +226,13 @@ def _refuse_other_data(plan: Plan, data: Dataset, owners: Owners | None) -> None
     if plan.schedule.records != found:
         what = "examples" if owners is None else "owners"
         raise BadInput(f"records = {plan.schedule.records}: the data has {found} {what}; plan for as many.")
+
+
+def _refuse_mixing(loss: Loss, parts: Parts, data: Dataset, layout: Layout) -> None:
+    """Looks at the shortest examples, which can be padded to more than one length."""
+    few = np.sort(np.argsort(data.lengths, kind="stable")[:4])
+    lengths = sorted({layout.length(int(data.lengths[few].max())), layout.lengths[-1]})
+    refuse_mixing(loss, parts, *(data.batch(few, length) for length in lengths))
 
 
 def _falls_on(step: int, every: int) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+import jax.numpy as jnp
 import optax
 
 from dpnlp import checks
@@ -55,7 +56,7 @@ class Optimizer:
             Decay.CONSTANT: optax.constant_schedule(rate),
             Decay.LINEAR: optax.linear_schedule(rate, 0.0, rest),
             Decay.COSINE: optax.cosine_decay_schedule(rate, rest),
-            Decay.INVERSE_SQRT: lambda step: rate * (max(warm, 1) / (step + max(warm, 1))) ** 0.5,
+            Decay.INVERSE_SQRT: lambda step: rate * jnp.sqrt(max(warm, 1) / (jnp.maximum(step, 0) + max(warm, 1))),
         }[self.decay]
         if not warm:
             return after

@@ -35,6 +35,7 @@ class Plan:
     adjacency: Adjacency
     accountant: Accountant = Accountant.PLD
     unit: Unit = Unit.EXAMPLE
+    target: float | None = None  # the ε that noise, steps or lot size were chosen for
 
     def __post_init__(self) -> None:
         checks.non_negative("noise_multiplier", self.noise_multiplier)
@@ -58,6 +59,7 @@ class Plan:
             question.neighbours,
             question.accountant,
             question.unit,
+            question.epsilon,
         )
 
     @classmethod
@@ -72,7 +74,7 @@ class Plan:
             return self
         how = (self.delta, self.adjacency, self.accountant)
         most = calibration.steps(epsilon, self.schedule, self.noise_multiplier, *how)
-        return replace(self, schedule=replace(self.schedule, steps=most))
+        return replace(self, schedule=replace(self.schedule, steps=most), target=epsilon)
 
     @property
     def clips(self) -> bool:
@@ -117,7 +119,7 @@ class Plan:
     @cached_property
     def _guarantee(self) -> Guarantee:
         return accountant.guarantee(
-            self.schedule, self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit
+            self.schedule, self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit, self.target
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -125,4 +127,6 @@ class Plan:
         entry = asdict(self)
         if not self.clips:
             entry["clipping"]["norm"] = "inf"
+        if self.target == math.inf:
+            entry["target"] = "inf"
         return entry

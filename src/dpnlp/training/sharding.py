@@ -12,7 +12,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dpnlp import checks
 from dpnlp.bookkeeping import Array
+from dpnlp.checks import BadInput
 
 AXIS = "data"
 
@@ -23,6 +25,10 @@ class Placement:
 
     devices: int = 1
     shard_parameters: bool = False
+
+    def __post_init__(self) -> None:
+        if checks.count("devices", self.devices) > jax.device_count():
+            raise BadInput(f"devices = {self.devices}: there are only {jax.device_count()} of them; use as many.")
 
     @classmethod
     def everywhere(cls, shard_parameters: bool = False) -> "Placement":
