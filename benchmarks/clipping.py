@@ -115,6 +115,8 @@ def measure(variants: Variants, non_private: str, repeats: int) -> list[Row]:
         steps[name] = step
 
     def timed(name: str) -> None:
+        steps[name].run()  # so that none finds the caches as another variant left them
+        steps[name].clean()
         start = time.perf_counter()
         steps[name].run()
         seconds[name].append(time.perf_counter() - start)

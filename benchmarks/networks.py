@@ -36,7 +36,8 @@ class Preset:
 
 
 PRESETS = {
-    "tiny": Preset("t5", 128, 4, 32, 256, 2, 4096, 16, 32, "float32", gated=True),
+    "micro": Preset("t5", 128, 4, 32, 256, 2, 4096, 16, 32, "float32", gated=True),
+    "tiny": Preset("t5", 256, 4, 64, 1024, 4, 4096, 16, 32, "float32"),
     "mt5-small": Preset("t5", 512, 6, 64, 1024, 8, 250_112, 64, 64, "bfloat16", gated=True),
     "t5-base": Preset("t5", 768, 12, 64, 3072, 12, 32_128, 64, 128, "bfloat16", tied=True),
     "bert-base": Preset("bert", 768, 12, 64, 3072, 12, 30_522, 32, 128, "bfloat16"),
@@ -83,7 +84,8 @@ def losses(model: nnx.Module, batch: dict[str, Array]) -> Array:
     logits = model(batch)  # type: ignore[operator]
     labels = batch["targets"] if "targets" in batch else batch["labels"]
     logits = logits.astype(jnp.float32)
-    picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    chosen = labels[..., None] == jnp.arange(logits.shape[-1])  # not looked up: the gradient would be a scatter
+    picked = jnp.sum(jnp.where(chosen, logits, 0), axis=-1)
     entropy = jax.nn.logsumexp(logits, axis=-1) - picked
     if "targets" not in batch:
         return entropy

@@ -21,10 +21,8 @@ from dpnlp.accounting.accountant import Accountant
 from dpnlp.accounting.planning import Question
 from dpnlp.data.arrays import Arrays
 from dpnlp.models.layers import Dropout, Linear
-from dpnlp.training.clipping import Clipping
-from dpnlp.training.loop import Options, train
-from dpnlp.training.optimizers import Method, Optimizer
-from dpnlp.training.plan import Plan
+from dpnlp.training import Clipping, Optimizer, Options, Plan, train
+from dpnlp.training.optimizers import Method
 
 EXPECTED = 0.90
 """Table 3.5, lots of 600, σ = 4."""

@@ -45,6 +45,9 @@ RESUME = (
     "training/test_checkpoints.py::test_a_run_goes_on_with_its_own_secret",
     "training/test_checkpoints.py::test_a_run_that_crashes_again_and_again_goes_on_and_pays_once",
 )
+LOAD = "done, state, record = checkpoints.load(state, record.plan)"
+SAVE = "            if checkpoints and (due or done == last):\n                checkpoints.save(done, state, record)\n"
+ENDS = "            if ends():\n                break\n"
 LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",)
 
 
@@ -193,15 +196,15 @@ DEFECTS = (
     Defect(
         "a stated ε rounded to the nearest instead of up",
         "accounting/accountant.py",
-        "epsilon=round_up(epsilon(schedule.event(noise_multiplier), delta, adjacency, accountant), DIGITS),",
-        "epsilon=float(f'{epsilon(schedule.event(noise_multiplier), delta, adjacency, accountant):.3g}'),",
+        "stated = round_up(spent, DIGITS)",
+        "stated = float(f'{spent:.3g}')",
         (*SUBSAMPLING, *CALIBRATION),
     ),
     Defect(
         "a plan states more than its target",
-        "accounting/planning.py",
-        "promised = replace(promised, epsilon=min(promised.epsilon, self.epsilon))",
-        "promised = replace(promised, epsilon=promised.epsilon + 1e-4)",
+        "accounting/accountant.py",
+        "epsilon=min(stated, target) if target is not None and spent <= target else stated,",
+        "epsilon=stated + 1e-4,",
         CALIBRATION,
     ),
     Defect(
@@ -305,8 +308,8 @@ DEFECTS = (
     Defect(
         "clipping: no cross term between embedding and tied output layer",
         "training/clipping.py",
-        "else _Part(2 * pairs, 0",
-        "else _Part(0 * pairs, 0",
+        "else _Part(2 * pairs, 0)",
+        "else _Part(0 * pairs, 0)",
         CLIPPING,
     ),
     Defect(
@@ -471,15 +474,15 @@ DEFECTS = (
     Defect(
         "loop: diagnostics not named",
         "training/loop.py",
-        "*([Exposure.DIAGNOSTICS] if diagnose else [])",
-        "",
+        "diagnostics = [Exposure.DIAGNOSTICS] if diagnose else []",
+        "diagnostics: list[Exposure] = []",
         in_loop("diagnostics_show_the_lots_and_the_guarantee_names_them"),
     ),
     Defect(
         "loop: the average neither evaluated nor returned",
         "training/loop.py",
-        "return parts.model(state.average or state.parameters)",
-        "return parts.model(state.parameters)",
+        "jax.tree.map(jnp.copy, state.average or state.parameters)",
+        "jax.tree.map(jnp.copy, state.parameters)",
         in_loop("evaluation_is_made_when_due_and_sees_the_average"),
     ),
     Defect(
@@ -492,8 +495,8 @@ DEFECTS = (
     Defect(
         "loop: nobody looks whether the loss mixes examples",
         "training/loop.py",
-        "refuse_mixing(loss, parts, data.batch(",
-        "bool(data.batch(",
+        "    _refuse_mixing(loss, parts, data, options.layout(data))\n",
+        "",
         in_loop("what_cannot_be_run_is_refused"),
     ),
     Defect(
@@ -522,16 +525,16 @@ DEFECTS = (
     Defect(
         "loop: the last step not evaluated",
         "training/loop.py",
-        "(last or _falls_on(done, options.evaluate_every))",
-        "_falls_on(done, options.evaluate_every)",
+        "if evaluate and done and (done == last or ",
+        "if evaluate and done and (",
         in_loop("evaluation_is_made_when_due_and_sees_the_average"),
     ),
     Defect(
-        "loop: scores published before they are on the disk",
+        "loop: a step evaluated before it is on the disk",
         "training/loop.py",
-        "        if checkpoints:\n            checkpoints.save(done, state, record)\n        publish(record.history)\n",
-        "        publish(record.history)\n        if checkpoints:\n            checkpoints.save(done, state, record)\n",
-        in_loop("what_is_published_comes_after_it_is_on_the_disk"),
+        SAVE + ENDS,
+        ENDS + SAVE,
+        in_loop("what_is_evaluated_and_published_is_on_the_disk_before"),
     ),
     Defect(
         "loop: a run written over another",
@@ -543,16 +546,15 @@ DEFECTS = (
     Defect(
         "loop: a resumed run starts from the untrained model",
         "training/loop.py",
-        "done, state, record = checkpoints.load(state, planned)",
-        "done, _, record = checkpoints.load(state, planned)",
+        "done, state, record = checkpoints.load(state, record.plan)",
+        "done, _, record = checkpoints.load(state, record.plan)",
         RESUME,
     ),
     Defect(
         "loop: a resumed run has another secret",
         "training/loop.py",
-        "done, state, record = checkpoints.load(state, planned)",
-        "done, state, found = checkpoints.load(state, planned)\n"
-        "        record = Record(found.run, record.secret, found.plan, found.history)",
+        LOAD,
+        LOAD + "\n        record = _fresh(plan, secret, bool(diagnose), bool(charge))",
         RESUME,
     ),
     Defect(
@@ -565,9 +567,8 @@ DEFECTS = (
     Defect(
         "plan: ε of half the steps",
         "training/plan.py",
-        "            self.schedule, self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit\n",
-        "            replace(self.schedule, steps=-(-self.schedule.steps // 2)),\n"
-        "            self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit\n",
+        "return accountant.guarantee(\n            self.schedule, ",
+        "return accountant.guarantee(\n            replace(self.schedule, steps=-(-self.schedule.steps // 2)), ",
         PLAN,
     ),
     Defect(
@@ -615,15 +616,15 @@ DEFECTS = (
     Defect(
         "a loss that mixes examples let through",
         "training/independence.py",
-        "if np.isfinite(kept) and not np.isclose",
-        "if False and not np.isclose",
+        "    if differ(together, alone):",
+        "    if False:",
         INDEPENDENCE,
     ),
     Defect(
         "batch statistics let through",
         "training/independence.py",
-        "if isinstance(node, nnx.BatchStat):",
-        "if False:",
+        "            if isinstance(node, kind):",
+        "            if False:",
         INDEPENDENCE,
     ),
     Defect(
@@ -870,6 +871,104 @@ DEFECTS = (
         "return (1 + self.delta * shrunk) / (1 + shrunk)",
         "return 1 / (1 + shrunk)",
         ("test_guarantee.py",),
+    ),
+    Defect(
+        "a side of a gradient that is no number is not kept finite, going forward",
+        "bookkeeping.py",
+        "written = _finite(written)",
+        "pass",
+        in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
+    ),
+    Defect(
+        "resuming draws lots from the first one on",
+        "training/loop.py",
+        "else range(done, last)",
+        "else range(last - done)",
+        RESUME,
+    ),
+    Defect(
+        "resuming forgets the optimizer",
+        "training/loop.py",
+        LOAD,
+        "fresh = state\n        " + LOAD + "\n        state = state._replace(optimizer=fresh.optimizer)",
+        RESUME,
+    ),
+    Defect(
+        "resuming forgets the average",
+        "training/loop.py",
+        LOAD,
+        "fresh = state\n        " + LOAD + "\n        state = state._replace(average=fresh.average)",
+        RESUME,
+    ),
+    Defect(
+        "resuming forgets the noise that later noise cancels",
+        "training/loop.py",
+        LOAD,
+        "fresh = state\n        " + LOAD + "\n        state = state._replace(noise=fresh.noise)",
+        RESUME,
+    ),
+    Defect(
+        "resuming makes the last step twice",
+        "training/loop.py",
+        LOAD,
+        LOAD + "\n        done -= done > 0",
+        RESUME,
+    ),
+    Defect(
+        "resuming pays once more",
+        "training/loop.py",
+        "charge.fingerprint, record.run)",
+        "charge.fingerprint)",
+        RESUME,
+    ),
+    Defect(
+        "ledger: a run that starts again is charged again",
+        "accounting/ledger.py",
+        "if isinstance(record, Release) and self._charged(contents, record):",
+        "if False:",
+        LEDGER,
+    ),
+    Defect(
+        "ledger: a run may become another one under its id",
+        "accounting/ledger.py",
+        "if replace(release, time=earlier.time) != earlier:",
+        "if False:",
+        LEDGER,
+    ),
+    Defect(
+        "a resumed run may have another plan",
+        "training/checkpoints.py",
+        "self._refuse_other_plan(record.plan, plan)",
+        "pass",
+        ("training/test_checkpoints.py::test_another_plan_is_refused_by_the_field_that_differs",),
+    ),
+    Defect(
+        "the secret lies in a folder that others may read",
+        "training/checkpoints.py",
+        "self.folder.chmod(0o700)",
+        "pass",
+        ("training/test_checkpoints.py::test_nobody_else_may_read_the_folder",),
+    ),
+    Defect(
+        "two processes train in one folder",
+        "training/checkpoints.py",
+        "fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "pass",
+        ("training/test_checkpoints.py::test_two_processes_do_not_train_in_one_folder",),
+    ),
+    Defect(
+        "cyclic lots accounted at q instead of bq",
+        "accounting/subsampling.py",
+        "rate = self.bands * self.lot_size / self.records",
+        "rate = self.q",
+        SUBSAMPLING,
+    ),
+    Defect(
+        "cyclic lots: the last, partial round forgotten",
+        "accounting/subsampling.py",
+        "-(-self.steps // self.bands))",
+        "max(1, self.steps // self.bands))",
+        SUBSAMPLING,
     ),
 )
 

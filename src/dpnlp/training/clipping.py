@@ -181,8 +181,9 @@ class _Size(NamedTuple):
     What is summed is fl(c a) ⊗ g, where c is rounded down to the type that the model computes in. Scaling rounds each
     entry of a by at most u, half a unit of that type, so that the sum differs from c Σ a_t ⊗ g_t by at most
     u c Σ‖a_t‖‖g_t‖ ≤ u c √(T Σ‖a_t‖²‖g_t‖²). And where the squared norm is a sum over pairs of positions, which may
-    nearly cancel, it is known up to float32's unit times T Σ‖a_t‖²‖g_t‖². Counting both as part of the norm keeps the
-    clip bound (law 5).
+    nearly cancel, it is known up to float32's unit times T Σ‖a_t‖²‖g_t‖². Tensor cores moreover cut off what they add
+    up, 16 products at a time, so that of a sum over K entries up to K/16 half units may be missing. Counting all of it
+    as part of the norm keeps the clip bound (law 5).
     """
 
     squared: Array
@@ -235,7 +236,8 @@ def _size(books: Iterable["_Book"]) -> _Size:
             spread = positions * jnp.trace(terms, axis1=1, axis2=2)
             doubt = doubt + 2 * _half_unit(jnp.float32) * spread
             slack = slack + _half_unit(dtype) ** 2 * spread
-    return _Size(squared, doubt, slack)
+    K = max(size for book in books for size in (*book.shape, book.positions))
+    return _Size(squared, doubt + K / 16 * _half_unit(jnp.float32) * jnp.abs(squared), slack)
 
 
 class _Outer(NamedTuple):
@@ -318,11 +320,12 @@ class _Book:
             own = self.direct.reshape(self.records, 1, -1)
             return jnp.sum(_scaled(own, each), axis=0).reshape(self.shape)
         total = jnp.zeros(self.shape, jnp.float32)
-        for left, right in self.outer:
-            if left.ndim == 2:
-                rows = _scaled(right, each).astype(jnp.float32)
-                total = total.at[left.reshape(-1)].add(rows.reshape(-1, rows.shape[-1]))
-            elif bookkeeping.scales_rows(self.shape):
+        if looked_up := [use for use in self.outer if use.one_hot]:
+            rows = jnp.concatenate([use.left.reshape(-1) for use in looked_up])
+            values = jnp.concatenate([_scaled(use.right, each).reshape(-1, self.shape[1]) for use in looked_up])
+            total = total.at[rows].add(values.astype(jnp.float32))
+        for left, right in (use for use in self.outer if not use.one_hot):
+            if bookkeeping.scales_rows(self.shape):
                 total += _contract("bti,bto->io", _scaled(left, each), right)
             else:
                 total += _contract("bti,bto->io", left, _scaled(right, each))
