@@ -880,6 +880,13 @@ DEFECTS = (
         in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
     ),
     Defect(
+        "a side of a gradient that is no number is not kept finite, going back",
+        "bookkeeping.py",
+        "_finite_backwards(output) if kind in _SIDES and _gradient_is_wide(weight, kind) else output",
+        "output",
+        in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
+    ),
+    Defect(
         "resuming draws lots from the first one on",
         "training/loop.py",
         "else range(done, last)",
