@@ -31,7 +31,7 @@ class Translator(nnx.Module):
         if rank:
             self.query, self.key = LoRA(self.query, rank, rngs=rngs), LoRA(self.key, rank, rngs=rngs)
             for adapted in (self.query, self.key):
-                adapted.B.set_value(jax.random.normal(rngs.params(), adapted.B.shape))
+                adapted.B.set_value(0.1 * jax.random.normal(rngs.params(), adapted.B.shape))
         self.positions = PositionBuckets(3, 2, rngs=rngs)
         self.dropout = Dropout(dropout)
 

@@ -109,7 +109,8 @@ for spec in (P("x", "y"), P(None, ("x", "y"))):
     spread = compiled(jax.random.key(3))
     assert len(spread["a"].sharding.device_set) == 8
     for name in template:
-        np.testing.assert_array_equal(alone[name], spread[name])
+        # The random bits are the same; the last bit of a cosine may depend on how many of them are computed at once.
+        np.testing.assert_allclose(alone[name], spread[name], rtol=1e-6)
 """
 
 
