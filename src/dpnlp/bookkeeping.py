@@ -133,14 +133,13 @@ def _notes(weight: nnx.Variable[Array]) -> bool:
     return tape is not None and id(weight) in tape.trains
 
 
-HUGE = 1e30
-"""What is no number is noted as this one. Its square is infinite, so that the norm shows it; 0 times it is 0."""
-
-
 @jax.custom_jvp
 def _finite(x: Array) -> Array:
-    """x, with `HUGE` for what is no finite number; gradients pass as they are."""
-    return jnp.where(jnp.isfinite(x), x, jnp.asarray(HUGE, x.dtype))
+    """x, with the largest number there is for what is no finite one; gradients pass as they are.
+
+    Its square is infinite, so that the norm shows it, and 0 times it is 0.
+    """
+    return jnp.where(jnp.isfinite(x), x, jnp.finfo(x.dtype).max)  # type: ignore[no-untyped-call]
 
 
 @_finite.defjvp

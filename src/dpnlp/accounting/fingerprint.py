@@ -6,7 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from dpnlp.accounting.ledger import Ledger, fsync_directory
+from dpnlp.accounting.ledger import Ledger, fsync_path
 from dpnlp.checks import BadInput
 
 _LEFT_OUT = (".ledger", ".ledger.key", ".ledger.head")
@@ -47,7 +47,7 @@ def _key(path: Path) -> bytes:
             os.fsync(file.fileno())
             with suppress(FileExistsError):
                 path.hardlink_to(file.name)
-        fsync_directory(path.parent)
+        fsync_path(path.parent)
     key = path.read_bytes()
     if len(key) != 32:
         raise BadInput(

@@ -131,7 +131,7 @@ class Ledger:
             with self._anchoring(Anchor(end.lines + 1, _sha256(line))):
                 self._write(file.fileno(), mending + line + b"\n")
                 if not end.lines:
-                    fsync_directory(self.path.parent)
+                    fsync_path(self.path.parent)
 
     def _write(self, file: int, data: bytes) -> None:
         written = os.write(file, data)
@@ -154,7 +154,7 @@ class Ledger:
                 os.fsync(file.fileno())
                 yield
                 ready.replace(self.head_path)
-                fsync_directory(self.path.parent)
+                fsync_path(self.path.parent)
             finally:
                 ready.unlink(missing_ok=True)
 
@@ -298,10 +298,10 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def fsync_directory(path: Path) -> None:
-    """A new file survives a power failure only once its directory is on the disk too."""
-    directory = os.open(path, os.O_RDONLY)
+def fsync_path(path: Path) -> None:
+    """Waits until a file or a directory is on the disk. A new file survives a power failure only with its directory."""
+    opened = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        os.fsync(opened)
     finally:
-        os.close(directory)
+        os.close(opened)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import jax
 import orbax.checkpoint as ocp
 
+from dpnlp.accounting.ledger import fsync_path
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import NoiseSource
 from dpnlp.training.secret import Secret
@@ -89,7 +90,9 @@ class Checkpoints:
         try:
             self._manager.save(step, args=ocp.args.Composite(state=arrays, record=entry), force=True)
             if self._first:
-                self._sync(self.folder / str(step))
+                written = self.folder / str(step)
+                for path in (*written.rglob("*"), written, self.folder):
+                    fsync_path(path)
         except (OSError, ValueError) as error:
             raise BadInput(
                 f"{self.folder}: the checkpoint of step {step} could not be written ({_short(error)}); make room on "
@@ -170,15 +173,6 @@ class Checkpoints:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def _sync(self, checkpoint: Path) -> None:
-        """A file survives a power failure only once it and its directory are on the disk."""
-        for path in (*checkpoint.rglob("*"), checkpoint, self.folder):
-            file = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
 
     def _read(self, step: int, like: Tree, plan: Mapping[str, Any]) -> tuple[Tree, Record]:
         items = self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))

@@ -101,7 +101,6 @@ def clipped_sum(
     sound = jnp.isfinite(whole.bound)
     counted = sound & jnp.any(weights.reshape(records, -1) > 0, axis=1)
     factors = {name: jnp.where(counted, factor, 0.0) for name, factor in clipping.factors(books, whole).items()}
-
     gradients = {name: book.weighted_sum(factors[name]) for name, book in books.items()}
     return Clipped(gradients, whole.norm, losses)
 
@@ -146,18 +145,14 @@ def _tapped(
     """One forward and one backward pass: what was noted of each use, the gradients of their taps, and the losses."""
     model, noted = parts.model(), {use.name for use in uses}
     trains = frozenset(key for key, name in parts.frame.names(model).items() if name in noted)
-    keys: list[int] = []
 
-    def forward(taps: list[Array]) -> tuple[Array, tuple[dict[int, Array | None], Array]]:
+    def forward(taps: list[Array]) -> tuple[Array, tuple[list[Array | None], Array]]:
         with recording(Tape(trains, taps)) as tape:
             losses = loss(model, batch)
-        keys[:] = [
-            id(use.note) for use in tape.uses
-        ]  # what several uses have noted, as query and key do, is noted once
-        return jnp.sum(weights * losses), ({id(use.note): use.note for use in tape.uses}, losses)
+        return jnp.sum(weights * losses), ([use.note for use in tape.uses], losses)
 
     gradients, (notes, losses) = jax.grad(forward, has_aux=True)([jnp.zeros(u.tap.shape, u.tap.dtype) for u in uses])
-    return [notes[key] for key in keys], gradients, losses
+    return notes, gradients, losses
 
 
 def _one_by_one(
