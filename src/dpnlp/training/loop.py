@@ -80,7 +80,10 @@ class Charge:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trained model, what was promised, and the evaluations on the way. `compilations` counts compiled shapes."""
+    """A trained model, what was promised, and the evaluations on the way.
+
+    `compilations` counts the shapes that were compiled. They depend on the lots, so that it is not covered.
+    """
 
     model: nnx.Module
     guarantee: Guarantee
