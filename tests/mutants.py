@@ -833,7 +833,7 @@ DEFECTS = (
     Defect(
         "sampling: an owner's examples weigh 1 each",
         "training/sampling.py",
-        "1 / count, 0)",
+        "1 / counts, 0)",
         "1, 0)",
         SAMPLING,
     ),

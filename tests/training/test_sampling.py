@@ -289,7 +289,7 @@ def test_an_owners_examples_stay_together_and_weigh_its_mean():
             own = examples[shares > 0]
             assert sorted(own.tolist()) == sorted(owners.examples(np.array([owner]), count)[0].tolist())
             assert shares[shares > 0].tolist() == [np.float32(1 / count)] * count
-            assert count <= batch.shape.examples < 2 * count or batch.shape.examples == 1
+            assert count <= batch.shape.examples
             seen.append(owner)
     assert sorted(seen) == lot.tolist()
 
@@ -297,11 +297,27 @@ def test_an_owners_examples_stay_together_and_weigh_its_mean():
 def test_owners_of_one_example_each_are_cut_like_examples():
     lengths = np.random.default_rng(0).integers(1, 33, size=50)
     layout, lot = Layout(8, (8, 32)), np.arange(0, 50, 2)
-    plain, owned = cut(lot, layout, lengths), cut(lot, layout, lengths, Owners(np.arange(50), 4, secret()))
+    plain, owned = cut(lot, layout, lengths), cut(lot, layout, lengths, Owners(np.arange(50), 1, secret()))
     for first, second in zip(plain, owned, strict=True):
         assert first.shape == second.shape
         assert first.rows.tolist() == second.rows.tolist()
         assert first.weights.tolist() == second.weights.tolist()
+
+
+def test_only_the_largest_owners_have_batches_that_are_not_whole():
+    """Most owners have few examples; what does not fill a batch of its own goes with those of more."""
+    generator, layout = np.random.default_rng(1), Layout(32, (8, 16, 32))
+    of = generator.zipf(1.5, size=4000) % 900
+    owners, lengths = Owners(of, 16, secret()), generator.integers(1, 33, size=4000)
+    shapes, used, slots = set(), 0, 0
+    for _ in range(50):
+        lot = np.flatnonzero(generator.random(len(owners)) < 0.3)
+        for batch in cut(lot, layout, lengths, owners):
+            shapes.add(batch.shape)
+            used, slots = used + np.count_nonzero(batch.weights), slots + batch.weights.size
+            assert batch.shape.examples == 16 or batch.shape.records == 32 // batch.shape.examples
+    assert len(shapes) <= 5 * 3 + 3
+    assert used > slots / 2
 
 
 def test_an_owner_that_does_not_fit_on_the_device_is_never_split():

@@ -123,7 +123,7 @@ class Layout:
 
     A longer example counts as one of the largest length, to which the dataset cuts it. `multiple` devices share every
     batch evenly. A physical batch of 8, 16, 32, … times `multiple`, and at most half a lot, pads least. The batches of
-    all lots have at most len(lengths) + 3 shapes; with owners, as many for each power of two up to the most examples.
+    all lots have at most len(lengths) + 3 shapes; with owners, len(lengths) more for each power of two of examples.
     """
 
     physical_batch: int
@@ -173,16 +173,18 @@ def cut(lot: Integers, layout: Layout, lengths: Numbers, owners: Owners | None =
     """The physical batches of a lot; an empty lot has none. `lengths` holds the tokens of every example.
 
     With `owners` a lot holds owners, and those with about as many examples, up to the next power of two, go together.
+    What does not fill a whole batch goes with those of more examples, so that few shapes occur.
     """
     if owners is None:
         return _cut(lot[:, None], np.ones((len(lot), 1), np.float32), layout, lengths)
-    counts, batches = owners.counts(lot), []
-    widths = sorted({min(2**power, owners.most) for power in range(owners.most.bit_length() + 1)})
-    for less, width in zip([0, *widths], widths, strict=False):
-        chosen = (counts > less) & (counts <= width)
-        count = counts[chosen, None]
-        weights = np.where(np.arange(width) < count, 1 / count, 0).astype(np.float32)
-        batches += _cut(owners.examples(lot[chosen], width), weights, layout, lengths)
+    waiting, batches = lot[np.argsort(owners.counts(lot), kind="stable")], []
+    for width in sorted({min(2**power, owners.most) for power in range(owners.most.bit_length() + 1)}):
+        fitting = int(np.searchsorted(owners.counts(waiting), width, side="right"))
+        whole = layout.sizes(width)[0]
+        ready, waiting = np.split(waiting, [fitting if width == owners.most else fitting // whole * whole])
+        counts = owners.counts(ready)[:, None]
+        weights = np.where(np.arange(width) < counts, 1 / counts, 0).astype(np.float32)
+        batches += _cut(owners.examples(ready, width), weights, layout, lengths)
     return batches
 
 
