@@ -27,7 +27,8 @@ class Placement:
     shard_parameters: bool = False
 
     def __post_init__(self) -> None:
-        if checks.count("devices", self.devices) > jax.device_count():
+        # Only for several: to ask starts JAX, and on many hosts they have to find each other before that.
+        if checks.count("devices", self.devices) > 1 and self.devices > jax.device_count():
             raise BadInput(f"devices = {self.devices}: there are only {jax.device_count()} of them; use as many.")
 
     @classmethod
