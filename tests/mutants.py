@@ -460,8 +460,8 @@ DEFECTS = (
     Defect(
         "loop: the dropout of every step from one key",
         "training/loop.py",
-        'record.secret.key("dropout", done)',
-        'record.secret.key("dropout")',
+        'record.secret.key("dropout", done)\n            bar',
+        'record.secret.key("dropout")\n            bar',
         in_loop("other_entries_are_dropped_at_every_step"),
     ),
     Defect(

@@ -176,9 +176,9 @@ class _Size(NamedTuple):
     What is summed is fl(c a) ⊗ g, where c is rounded down to the type that the model computes in. Scaling rounds each
     entry of a by at most u, half a unit of that type, so that the sum differs from c Σ a_t ⊗ g_t by at most
     u c Σ‖a_t‖‖g_t‖ ≤ u c √(T Σ‖a_t‖²‖g_t‖²). And where the squared norm is a sum over pairs of positions, which may
-    nearly cancel, it is known up to float32's unit times T Σ‖a_t‖²‖g_t‖². Tensor cores moreover cut off what they add
-    up, 16 products at a time, so that of a sum over K entries up to K/16 half units may be missing. Counting all of it
-    as part of the norm keeps the clip bound (law 5).
+    nearly cancel, it is known up to float32's unit times T Σ‖a_t‖²‖g_t‖². Tensor cores may moreover cut off what they
+    add up, 16 products at a time, so that of a sum over K entries up to K/16 half units may be missing. Counting all of
+    it as part of the norm keeps the clip bound (law 5).
     """
 
     squared: Array
@@ -344,7 +344,7 @@ def _gram(first: Array, second: Array) -> Array:
 
 def _contract(indices: str, first: Array, second: Array) -> Array:
     """A contraction in float32. Hardware may shorten float32 factors to fewer bits unless it is told not to."""
-    exact = jax.lax.Precision.HIGHEST if first.dtype == second.dtype == jnp.float32 else None
+    exact = jax.lax.Precision.HIGHEST if jnp.float32 in (first.dtype, second.dtype) else None
     return jnp.einsum(indices, first, second, preferred_element_type=jnp.float32, precision=exact)
 
 

@@ -4,6 +4,7 @@ A proof it is not: it looks at a few examples. But what mixes examples, such as 
 of a batch, time taken for the batch axis or attention to padding, does so in every batch.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -47,7 +48,9 @@ def refuse_mixing(loss: Loss, parts: Parts, batch: Any, *otherwise_padded: Any) 
             "sum or average over the batch."
         )
     half = any(name in str(computation) for name in ("bf16[", "f16["))
-    losses = jax.jit(lambda batch: loss(parts.model(), batch))
+    # The parameters are arguments: what a compiled function closes over is copied into it.
+    compiled = jax.jit(lambda parameters, rest, batch: loss(parts._replace(rest=rest).model(parameters), batch))
+    losses = partial(compiled, parts.parameters, parts.rest)
 
     def differ(first: Any, second: Any) -> bool:
         return not np.allclose(first, second, rtol=HALF_TOLERANCE if half else TOLERANCE, atol=1e-6, equal_nan=True)

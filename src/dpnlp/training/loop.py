@@ -166,11 +166,10 @@ def train(
     steps = range(last, last) if ends() else range(done, last)
     prepared = prefetch(_prepared(steps, lots, data, people, options), AHEAD)
     with closing(prepared), Progress(last, done) as bar:
-        sums = step.empty(state.parameters)
+        sums, dropout_key = step.empty(state.parameters), record.secret.key("dropout", done)
         for batch in prepared:
             if batch is not None:
-                key = record.secret.key("dropout", done)
-                sums = step.add(sums, state.parameters, key, batch.examples, batch.per_record)
+                sums = step.add(sums, state.parameters, dropout_key, batch.examples, batch.per_record)
                 waiting.append(sums.seen.records)
                 if len(waiting) > AHEAD:
                     waiting.popleft().block_until_ready()
@@ -179,7 +178,7 @@ def train(
             done += 1
             if diagnose:
                 diagnose(done, sums.seen.summary())
-            sums = step.empty(state.parameters)
+            sums, dropout_key = step.empty(state.parameters), record.secret.key("dropout", done)
             bar.advance(plan.epsilon_at_most(done) if bar.shown else 0.0)
             due = _falls_on(done, options.checkpoint_every) or (evaluate and _falls_on(done, options.evaluate_every))
             if checkpoints and (due or done == last):
