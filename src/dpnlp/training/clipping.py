@@ -8,6 +8,7 @@ A parameter that no layer notes, or that is also used outside the layers, gets i
 `vmap`: slower, and never unclipped.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from flax import nnx
 from dpnlp import bookkeeping, checks
 from dpnlp.bookkeeping import Array, Kind, Tape, recording
 from dpnlp.checks import BadInput
+from dpnlp.training.contractions import contract, gram, over_pairs
 from dpnlp.training.parameters import Parameters, Parts
 
 Loss = Callable[[nnx.Module, Any], Array]
@@ -197,17 +199,6 @@ class _Size(NamedTuple):
         return jnp.maximum(jnp.sqrt(squared) + jnp.sqrt(self.slack), 1e-30)
 
 
-class _Part(NamedTuple):
-    """A part of a weight's squared norm, which is the sum over `terms` [records, …, …].
-
-    `positions` are those of all uses of the weight, where the terms are those of all pairs of positions of one use, so
-    that Σ‖a_t‖²‖g_t‖² is on their diagonal; else 0.
-    """
-
-    terms: Array
-    positions: int
-
-
 def _size(books: Iterable["_Book"]) -> _Size:
     """The size of the gradient of several weights together, for each record, in float32.
 
@@ -219,18 +210,21 @@ def _size(books: Iterable["_Book"]) -> _Size:
     if direct := [book.direct.reshape(book.records, -1) for book in books if book.direct is not None]:
         squared = jnp.sum(jnp.concatenate(direct, axis=1) ** 2, axis=1)
         slack = _half_unit(jnp.float32) ** 2 * squared
-    groups: dict[tuple[Any, ...], Array] = {}
+    sums: dict[tuple[int, ...], Array] = {}
+    alike: dict[Any, list[_Outer]] = {}
     for book in books:
         slack = slack + book.slack()
-        for terms, positions in book.parts():
-            key = (terms.shape, positions, book.dtype)
-            groups[key] = groups[key] + terms if key in groups else terms
-    for (_, positions, dtype), terms in groups.items():
+        for terms in book.terms():
+            sums[terms.shape] = sums[terms.shape] + terms if terms.shape in sums else terms
+        for use in book.pairs():
+            alike.setdefault((book.positions, book.dtype, use.left.shape, use.right.shape), []).append(use)
+    for terms in sums.values():
         squared = squared + jnp.sum(terms, axis=(1, 2))
-        if positions:
-            spread = positions * jnp.trace(terms, axis1=1, axis2=2)
-            doubt = doubt + 2 * _half_unit(jnp.float32) * spread
-            slack = slack + _half_unit(dtype) ** 2 * spread
+    for (positions, dtype, _, _), uses in alike.items():
+        pairs, spread = over_pairs(*zip(*uses, strict=True))
+        squared = squared + pairs
+        doubt = doubt + 2 * _half_unit(jnp.float32) * positions * spread
+        slack = slack + _half_unit(dtype) ** 2 * positions * spread
     K = max(size for book in books for size in (*book.shape, book.positions))
     return _Size(squared, doubt + K / 16 * _half_unit(jnp.float32) * jnp.abs(squared), slack)
 
@@ -286,16 +280,18 @@ class _Book:
         left, right = (jnp.concatenate([use[side] for use in self.outer], axis=1) for side in (0, 1))
         return _Outer(left, right)
 
-    def parts(self) -> Iterator[_Part]:
-        """The squared norm of the weight's gradient, Σ⟨a_t, a_s⟩⟨g_t, g_s⟩ over all pairs of positions of all uses."""
+    def pairs(self) -> list[_Outer]:
+        """The uses of which the squared norm has the sum over all pairs of positions."""
+        if self.built or not self.outer:
+            return []
+        return self.outer if any(use.one_hot for use in self.outer) else [self.joined()]
+
+    def terms(self) -> Iterator[Array]:
+        """What else is to be summed up for the squared norm: [records, …, …]."""
         if self.built:
-            yield _Part(_contract("bti,bto->bio", *self.joined()) ** 2, 0)
-            return
-        uses = self.outer if any(use.one_hot for use in self.outer) else [self.joined()] if self.outer else []
-        for index, first in enumerate(uses):
-            for second in uses[index:]:
-                pairs = _left_gram(first, second) * _gram(first.right, second.right)
-                yield _Part(pairs, self.positions) if second is first else _Part(2 * pairs, 0)
+            yield contract("bti,bto->bio", *self.joined()) ** 2
+        for first, second in itertools.combinations(self.pairs(), 2):
+            yield 2 * gram(first.left, second.left) * gram(first.right, second.right)
 
     def slack(self) -> Array:
         """That of `_Size`, where it cannot be had from the pairs of positions."""
@@ -321,31 +317,10 @@ class _Book:
             total = total.at[rows].add(values.astype(jnp.float32))
         for left, right in (use for use in self.outer if not use.one_hot):
             if bookkeeping.scales_rows(self.shape):
-                total += _contract("bti,bto->io", _scaled(left, each), right)
+                total += contract("bti,bto->io", _scaled(left, each), right)
             else:
-                total += _contract("bti,bto->io", left, _scaled(right, each))
+                total += contract("bti,bto->io", left, _scaled(right, each))
         return total
-
-
-def _left_gram(first: _Outer, second: _Outer) -> Array:
-    """⟨left_t, left'_s⟩ [records, T, S]. A one-hot row picks an entry; two of them are equal or not."""
-    if first.one_hot and second.one_hot:
-        return (first.left[:, :, None] == second.left[:, None, :]).astype(jnp.float32)
-    if second.one_hot:
-        return jnp.take_along_axis(first.left, second.left[:, None, :], axis=2).astype(jnp.float32)
-    if first.one_hot:
-        return jnp.swapaxes(_left_gram(second, first), 1, 2)
-    return _gram(first.left, second.left)
-
-
-def _gram(first: Array, second: Array) -> Array:
-    return _contract("bti,bsi->bts", first, second)
-
-
-def _contract(indices: str, first: Array, second: Array) -> Array:
-    """A contraction in float32. Hardware may shorten float32 factors to fewer bits unless it is told not to."""
-    exact = jax.lax.Precision.HIGHEST if jnp.float32 in (first.dtype, second.dtype) else None
-    return jnp.einsum(indices, first, second, preferred_element_type=jnp.float32, precision=exact)
 
 
 def _scaled(values: Array, factors: Array) -> Array:

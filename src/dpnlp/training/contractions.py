@@ -1,0 +1,139 @@
+"""The contractions that book-keeping is made of, in float32, and one kernel for a hundred of them on a GPU."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.experimental.pallas import triton
+from jax.sharding import NamedSharding, PartitionSpec
+
+from dpnlp.bookkeeping import Array
+
+# What was fastest for the kernel on one H200:
+POSITIONS = 128  # at most: of more of them, ordinary products are as fast
+COLUMNS = 64  # multiplied at a time
+BLOCKS = 128  # of columns, for one program
+WEIGHTS = 8  # at a time: compiling takes longer with each
+
+
+def contract(indices: str, first: Array, second: Array) -> Array:
+    """A contraction in float32. Hardware may shorten float32 factors to fewer bits unless it is told not to."""
+    exact = jax.lax.Precision.HIGHEST if jnp.float32 in (first.dtype, second.dtype) else None
+    return jnp.einsum(indices, first, second, preferred_element_type=jnp.float32, precision=exact)
+
+
+def gram(first: Array, second: Array) -> Array:
+    """⟨x_t, y_s⟩ of all pairs of positions, [records, T, S]. The entries of [records, T] stand for one-hot vectors."""
+    if first.ndim == second.ndim == 2:
+        return (first[:, :, None] == second[:, None, :]).astype(jnp.float32)
+    if second.ndim == 2:
+        return jnp.take_along_axis(first, second[:, None, :], axis=2).astype(jnp.float32)
+    if first.ndim == 2:
+        return jnp.swapaxes(gram(second, first), 1, 2)
+    return contract("bti,bsi->bts", first, second)
+
+
+def over_pairs(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, Array]:
+    """Σ_ts⟨a_t, a_s⟩⟨g_t, g_s⟩ and, of it, what t = s adds, Σ_t‖a_t‖²‖g_t‖², summed over weights; both [records].
+
+    The a [records, T, i] have one shape, and the g [records, T, o] have one. With a hundred weights a GPU spends most
+    of its time on starting two small products for each, hence the kernel; it has no rule for float32, which would have
+    to be split to keep its bits.
+    """
+    if lefts[0].shape[1] > POSITIONS or any(side.dtype != jnp.bfloat16 for side in (*lefts, *rights)):
+        return by_einsum(lefts, rights)
+    if lefts[0].shape[2] > rights[0].shape[2]:
+        lefts, rights = rights, lefts
+    squared, spread = jax.lax.platform_dependent(tuple(lefts), tuple(rights), cuda=by_kernel, default=by_einsum)
+    return squared, spread
+
+
+def by_einsum(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, Array]:
+    """The sums `over_pairs`, a product for each weight and side."""
+    products = [gram(left, left) * gram(right, right) for left, right in zip(lefts, rights, strict=True)]
+    terms = sum(products[1:], start=products[0])  # added up first: one sum over what has one shape
+    return jnp.sum(terms, axis=(1, 2)), jnp.trace(terms, axis1=1, axis2=2)
+
+
+def by_kernel(lefts: Sequence[Array], rights: Sequence[Array], interpret: bool = False) -> tuple[Array, Array]:
+    """The sums `over_pairs`, several weights at a time, in a kernel that writes down no product."""
+    launch = _on_each_device(partial(_launch, interpret))
+    squared = spread = jnp.zeros(lefts[0].shape[0])
+    for start in range(0, len(lefts), WEIGHTS):
+        some = slice(start, start + WEIGHTS)
+        more = launch(*lefts[some], *rights[some])
+        squared, spread = squared + more[0], spread + more[1]
+    return squared, spread
+
+
+def _on_each_device(launch: Callable[..., tuple[Array, Array]]) -> Callable[..., tuple[Array, Array]]:
+    """The compiler knows nothing of what a kernel does: each device is to take its own records, none to gather all."""
+
+    def partition(mesh: Any, sides: Any, results: Any) -> Any:
+        records = PartitionSpec(*sides[0].sharding.spec[:1])  # type: ignore[no-untyped-call]
+        own = NamedSharding(mesh, records)
+        return mesh, launch, tuple(own for _ in results), tuple(own for _ in sides)
+
+    def rule(mesh: Any, sides: Sequence[Any], results: Sequence[Any]) -> str:
+        inputs = ", ".join(f"r t{n} i{n}" for n, _ in enumerate(sides))
+        return f"{inputs} -> {', '.join('r' for _ in results)}"
+
+    parted: Any = custom_partitioning(launch)  # type: ignore[no-untyped-call]
+    parted.def_partition(partition=partition, sharding_rule=rule)
+    return parted  # type: ignore[no-any-return]
+
+
+def _launch(interpret: bool, *sides: Array) -> tuple[Array, Array]:
+    """One program for each record, each weight, and each long stretch of columns of the wide side."""
+    weights = len(sides) // 2
+    records, T, _ = sides[0].shape
+    grid = (records, weights, pl.cdiv(sides[-1].shape[2], BLOCKS * COLUMNS))
+    one = pl.BlockSpec((1, 1, 1), lambda record, weight, stretch: (record, weight, stretch))
+    squared, spread = pl.pallas_call(
+        partial(_program, weights),
+        grid=grid,
+        in_specs=[pl.BlockSpec((1, T, side.shape[2]), lambda record, *_: (record, 0, 0)) for side in sides],
+        out_specs=[one, one],
+        out_shape=[jax.ShapeDtypeStruct(grid, jnp.float32)] * 2,  # type: ignore[no-untyped-call]
+        interpret=interpret,
+        compiler_params=triton.CompilerParams(num_warps=4 if T <= 64 else 8, num_stages=4),
+    )(*sides)
+    return jnp.sum(squared, axis=(1, 2)), jnp.sum(spread, axis=(1, 2))
+
+
+def _program(weights: int, *references: Any) -> None:
+    """What one program adds to both sums. The narrow side's products are made anew for each stretch of the wide one."""
+    lefts, rights = references[:weights], references[weights : 2 * weights]
+    squared, spread = references[2 * weights :]
+    weight, stretch = pl.program_id(1), pl.program_id(2)
+    T = lefts[0].shape[1]
+    rows = max(16, pl.next_power_of_2(T))  # what there are instructions for
+
+    def products(side: Any, start: Array, blocks: int) -> Array:
+        width = side.shape[2]
+        fits = rows == T and width % (blocks * COLUMNS) == 0
+
+        def add(block: Array, total: Array) -> Array:
+            column = start + block * COLUMNS
+            inside = jax.lax.broadcasted_iota(jnp.int32, (1, rows, COLUMNS), 1) < T
+            inside &= jax.lax.broadcasted_iota(jnp.int32, (1, rows, COLUMNS), 2) + column < width
+            here = side.at[pl.ds(0, 1), pl.ds(0, rows), pl.ds(column, COLUMNS)]
+            x = (triton.load(here) if fits else triton.load(here, mask=inside, other=0.0)).reshape(rows, COLUMNS)
+            return total + jax.lax.dot_general(x, x, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
+
+        total: Array = jax.lax.fori_loop(jnp.int32(0), jnp.int32(blocks), add, jnp.zeros((rows, rows), jnp.float32))
+        return total
+
+    def run(left: Any, right: Any) -> None:
+        pairs = products(left, jnp.int32(0), pl.cdiv(left.shape[2], COLUMNS))
+        pairs *= products(right, stretch * BLOCKS * COLUMNS, min(BLOCKS, pl.cdiv(right.shape[2], COLUMNS)))
+        row, column = (jax.lax.broadcasted_iota(jnp.int32, (rows, rows), axis) for axis in (0, 1))
+        squared[...] = jnp.sum(pairs).reshape(1, 1, 1)
+        spread[...] = jnp.sum(jnp.where(row == column, pairs, 0.0)).reshape(1, 1, 1)
+
+    for index in range(weights):
+        pl.when(weight == index)(partial(run, lefts[index], rights[index]))

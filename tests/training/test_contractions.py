@@ -1,0 +1,66 @@
+"""The kernel for sums over pairs of positions against plain products, interpreted, on one device and on several."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpnlp.training import contractions
+from dpnlp.training.contractions import by_einsum, by_kernel, over_pairs
+from dpnlp.training.sharding import Placement
+
+
+def sides(records: int, T: int, i: int, o: int, weights: int) -> tuple[list[jax.Array], list[jax.Array]]:
+    keys = jax.random.split(jax.random.key(records + T), 2 * weights)
+    lefts = [jax.random.normal(key, (records, T, i), jnp.bfloat16) for key in keys[:weights]]
+    return lefts, [jax.random.normal(key, (records, T, o), jnp.bfloat16) for key in keys[weights:]]
+
+
+@pytest.mark.parametrize(
+    ("records", "T", "i", "o", "weights"),
+    [
+        pytest.param(3, 16, 64, 64, 1, id="what fits exactly"),
+        pytest.param(2, 20, 64, 128, 1, id="positions left over"),
+        pytest.param(2, 20, 40, 100, 3, id="positions and columns left over"),
+        pytest.param(2, 7, 16, 2 * contractions.BLOCKS * contractions.COLUMNS + 5, 2, id="stretches of columns"),
+        pytest.param(1, 128, 8, 8, contractions.WEIGHTS + 2, id="more weights than go into one kernel"),
+    ],
+)
+def test_the_kernel_computes_what_the_products_do(records: int, T: int, i: int, o: int, weights: int) -> None:
+    lefts, rights = sides(records, T, i, o, weights)
+    got, expected = jax.jit(partial(by_kernel, interpret=True))(lefts, rights), by_einsum(lefts, rights)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_the_products_are_those_of_a_loop_over_pairs_of_positions() -> None:
+    lefts, rights = sides(2, 5, 3, 4, 2)
+    squared, spread = over_pairs(lefts, rights)
+    a, g = (np.asarray(jnp.stack(side), np.float64) for side in (lefts, rights))
+    for record in range(2):
+        terms = [
+            [
+                sum((a[w, record, t] @ a[w, record, s]) * (g[w, record, t] @ g[w, record, s]) for w in range(2))
+                for s in range(5)
+            ]
+            for t in range(5)
+        ]
+        np.testing.assert_allclose(squared[record], np.sum(terms), rtol=1e-5)
+        np.testing.assert_allclose(spread[record], np.trace(terms), rtol=1e-5)
+
+
+@pytest.mark.parametrize("poison", [jnp.nan, jnp.inf])
+def test_what_is_no_number_shows_in_the_sums_of_its_own_record_alone(poison: float) -> None:
+    lefts, rights = sides(3, 16, 8, 8, 2)
+    rights[1] = rights[1].at[1, 3, 2].set(poison)
+    squared, spread = jax.jit(partial(by_kernel, interpret=True))(lefts, rights)
+    assert list(jnp.isfinite(squared)) == list(jnp.isfinite(spread)) == [True, False, True]
+
+
+def test_each_device_runs_the_kernel_on_its_own_records() -> None:
+    lefts, rights = sides(8, 16, 8, 24, 3)
+    placed = Placement(8).batch((lefts, rights))
+    compiled = jax.jit(partial(by_kernel, interpret=True)).lower(*placed).compile()
+    np.testing.assert_allclose(compiled(*placed), by_einsum(lefts, rights), rtol=1e-5)
+    assert not any(gathers in compiled.as_text() for gathers in ("all-gather", "all-to-all", "collective-permute"))
