@@ -25,6 +25,11 @@ def dropping(keys: jax.Array) -> Iterator[None]:
         _OPEN.reset(token)
 
 
+def is_on() -> bool:
+    """Whether layers drop here."""
+    return _OPEN.get() is not None
+
+
 def next_keys() -> jax.Array | None:
     """Keys [batch] for one use of dropout, different from those of every other use in the same forward pass."""
     stream = _OPEN.get()

@@ -4,6 +4,8 @@ All inputs have the batch first: x is [batch, …, width]. A layer never looks a
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,13 @@ from flax import nnx
 
 from dpnlp import bookkeeping, dropout
 from dpnlp.bookkeeping import Array, Kind
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+}
 
 
 class Linear(nnx.Module):
@@ -154,6 +163,11 @@ class Dropout(nnx.Module):
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is dropped here and now."""
+        return self.rate > 0 and dropout.is_on()
 
     def __call__(self, x: Array) -> Array:  # [batch, …] -> the same
         if self.rate == 0 or (keys := dropout.next_keys()) is None:
