@@ -114,7 +114,7 @@ def build(preset: Preset) -> Peer:
         # Some releases of transformers tie it whatever the configuration says; and it starts where ours does.
         model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * preset.width**-0.5)
     targets, target_mask = batch["targets"].long(), batch["target_mask"]
-    inputs["decoder_input_ids"] = nn.functional.pad(targets[:, :-1], (1, 0))
+    inputs["decoder_input_ids"] = batch["inputs"].long()
     shares = target_mask / target_mask.sum(1, keepdim=True)
     return Peer(model.to(DEVICE).train(), inputs, targets, shares, dtype)
 

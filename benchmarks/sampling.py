@@ -37,7 +37,7 @@ def texts() -> Arrays:
     shape = (RECORDS, LENGTHS[-1])
     mask = np.arange(LENGTHS[-1]) < lengths[:, None]
     ids, targets = (rng.integers(2, PRESET.vocabulary, shape, np.int32) for _ in range(2))
-    return Arrays({"ids": ids, "mask": mask, "targets": targets, "target_mask": mask}, lengths)
+    return Arrays(networks.pairs(ids, mask, targets, mask), lengths)
 
 
 def run(sampling: Sampling, data: Arrays, seed: int) -> tuple[float, int]:

@@ -49,6 +49,8 @@ LOAD = "done, state, record = checkpoints.load(state, record.plan)"
 SAVE = "            if checkpoints and (due or done == last):\n                checkpoints.save(done, state, record)\n"
 ENDS = "            if ends():\n                break\n"
 LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",)
+CROSS_ENTROPY, LORA = ("models/test_cross_entropy.py",), ("models/test_lora.py",)
+FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
 def in_clipping(name: str) -> tuple[str, ...]:
@@ -733,11 +735,74 @@ DEFECTS = (
         LAYERS,
     ),
     Defect(
-        "layers: adapters that change the model before they are trained",
-        "models/layers.py",
+        "lora: adapters that change the model before they are trained",
+        "models/lora.py",
         "nnx.LoRAParam(jnp.zeros((rank, outputs)))",
         "nnx.LoRAParam(jnp.ones((rank, outputs)))",
-        LAYERS,
+        LORA,
+    ),
+    Defect(
+        "lora: merged without its scale",
+        "models/lora.py",
+        "self.base.kernel[...] += self.scale * change",
+        "self.base.kernel[...] += change",
+        LORA,
+    ),
+    Defect(
+        "freezing: what is named frozen is trained",
+        "models/freezing.py",
+        ' - matching("frozen", frozen, names)',
+        "",
+        FREEZING,
+    ),
+    Defect(
+        "freezing: every parameter is trained, whatever was chosen",
+        "models/freezing.py",
+        "dotted(path) in chosen",
+        "True",
+        FREEZING,
+    ),
+    Defect(
+        "cross entropy: the end of the vocabulary forgotten",
+        "models/cross_entropy.py",
+        "carried = look(whole * self.chunk, rest, start) if rest else start",
+        "carried = start",
+        CROSS_ENTROPY,
+    ),
+    Defect(
+        "cross entropy: a mean over the tokens of the batch",
+        "models/cross_entropy.py",
+        "jnp.maximum(jnp.sum(real, axis=1), 1)",
+        "jnp.maximum(jnp.sum(real), 1)",
+        CROSS_ENTROPY,
+    ),
+    Defect(
+        "cross entropy: padding counted",
+        "models/cross_entropy.py",
+        'jnp.where(real, token_losses(model, states, batch["targets"], smoothing, chunk), 0)',
+        'token_losses(model, states, batch["targets"], smoothing, chunk)',
+        CROSS_ENTROPY,
+    ),
+    Defect(
+        "cross entropy: a gradient that is no number in a chunk",
+        "models/cross_entropy.py",
+        "bookkeeping.finite(of_logits)",
+        "of_logits",
+        CROSS_ENTROPY,
+    ),
+    Defect(
+        "t5: one bucket for what comes later and for the token itself",
+        "models/t5.py",
+        "jnp.where(away > 0, count, 0)",
+        "jnp.where(away >= 0, count, 0)",
+        T5,
+    ),
+    Defect(
+        "attention: padding is seen",
+        "models/attention.py",
+        "mask[:, None, None, :] > 0",
+        "mask[:, None, None, :] >= 0",
+        T5,
     ),
     Defect(
         "dropout: the same entries at every use",
@@ -903,8 +968,8 @@ DEFECTS = (
     Defect(
         "a side of a gradient that is no number is not kept finite, going forward",
         "bookkeeping.py",
-        "written = _finite(written)",
-        "pass",
+        "return finite(written) if guards else written",
+        "return written",
         in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
     ),
     Defect(

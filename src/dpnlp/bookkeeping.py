@@ -87,8 +87,7 @@ def note(weight: nnx.Variable[Array], kind: Kind, written: Array, compute: Calla
 
     `compute` makes it from what is written down and from the weight.
     """
-    if _notes(weight) and kind in _SIDES and not _gradient_is_wide(weight, kind):
-        written = _finite(written)
+    written = _guarded(weight, kind, written)
     output, use = tap(weight, kind, compute(written, read(weight)))
     use.note = written
     return output
@@ -101,6 +100,19 @@ def tap(weight: nnx.Variable[Array], kind: Kind, output: Array) -> tuple[Array, 
         return output, use
     output = tape.tapped(use, output)
     return (_finite_backwards(output) if kind in _SIDES and _gradient_is_wide(weight, kind) else output), use
+
+
+def tap_alone(weight: nnx.Variable[Array], kind: Kind, written: Array, outputs: int) -> tuple[Array, Array | None]:
+    """Like `note`, for a layer that never holds its output [batch, …, outputs].
+
+    Returns what to compute with, which is written down, and the tap, or none where nothing is noted. The layer itself
+    gives the tap its gradient, and keeps it `finite`.
+    """
+    tape = _OPEN.get()
+    if tape is None or not _notes(weight):
+        return written, None
+    written = _guarded(weight, kind, written)
+    return written, tape.tapped(Use(weight, kind, written), jnp.zeros((*written.shape[:-1], outputs), written.dtype))
 
 
 def direct(weight: nnx.Variable[Array], batch: int) -> Array:
@@ -128,13 +140,19 @@ def _gradient_is_wide(weight: nnx.Variable[Array], kind: Kind) -> bool:
     return scales_rows(weight.shape) == (kind is Kind.INPUT)
 
 
+def _guarded(weight: nnx.Variable[Array], kind: Kind, written: Array) -> Array:
+    """What is written down, kept finite where it is on the side that clip factors are not multiplied into."""
+    guards = _notes(weight) and kind in _SIDES and not _gradient_is_wide(weight, kind)
+    return finite(written) if guards else written
+
+
 def _notes(weight: nnx.Variable[Array]) -> bool:
     tape = _OPEN.get()
     return tape is not None and id(weight) in tape.trains
 
 
 @jax.custom_jvp
-def _finite(x: Array) -> Array:
+def finite(x: Array) -> Array:
     """x, with the largest number there is for what is no finite one; gradients pass as they are.
 
     Its square is infinite, so that the norm shows it, and 0 times it is 0.
@@ -142,9 +160,9 @@ def _finite(x: Array) -> Array:
     return jnp.where(jnp.isfinite(x), x, jnp.finfo(x.dtype).max)  # type: ignore[no-untyped-call]
 
 
-@_finite.defjvp
+@finite.defjvp
 def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    return _finite(*primals), tangents[0]
+    return finite(*primals), tangents[0]
 
 
 @jax.custom_vjp
@@ -153,4 +171,4 @@ def _finite_backwards(x: Array) -> Array:
     return x
 
 
-_finite_backwards.defvjp(lambda x: (x, None), lambda _, gradient: (_finite(gradient),))
+_finite_backwards.defvjp(lambda x: (x, None), lambda _, gradient: (finite(gradient),))

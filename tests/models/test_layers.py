@@ -16,7 +16,6 @@ from dpnlp.models.layers import (
     Embedding,
     LayerNorm,
     Linear,
-    LoRA,
     PositionBuckets,
     RMSNorm,
 )
@@ -65,19 +64,6 @@ def test_a_bias_is_added_on_the_last_axis():
     layer.value.set_value(jnp.arange(4.0))
     x = normal(2, 3, 4)
     np.testing.assert_allclose(called(layer, x), x + np.arange(4), rtol=1e-6)
-
-
-@pytest.mark.parametrize("outputs", [4, (2, 3)])
-def test_adapters_change_nothing_at_first_and_then_add_their_product(outputs):
-    base = Linear(5, outputs, rngs=nnx.Rngs(0))
-    layer, x = LoRA(base, 2, alpha=8.0, rngs=nnx.Rngs(1)), normal(2, 3, 5)
-    np.testing.assert_array_equal(called(layer, x), called(base, x))
-    assert not (layer.A[...] == 0).any()
-    layer.B.set_value(jnp.asarray(normal(*layer.B.shape)))
-    more = x @ np.asarray(layer.A[...]) @ np.asarray(layer.B[...]) * (8 / 2)
-    before = called(base, x)
-    np.testing.assert_allclose(called(layer, x), before + more.reshape(before.shape), rtol=1e-4, atol=1e-5)
-    assert {type(layer.A), type(layer.B)} == {nnx.LoRAParam}
 
 
 def test_an_embedding_looks_up_rows_and_attends_to_the_same_ones():

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from dpnlp.models.layers import LSTM, Dropout, Embedding, LayerNorm, Linear, LoRA, PositionBuckets, RMSNorm
+from dpnlp.models.layers import LSTM, Dropout, Embedding, LayerNorm, Linear, PositionBuckets, RMSNorm
+from dpnlp.models.lora import LoRA
 
 
 class Tagger(nnx.Module):

@@ -17,14 +17,41 @@ class KeysValues(NamedTuple):
     keys: Array
     values: Array
 
-    def at(self, position: Array, new: "KeysValues") -> "KeysValues":
-        """The same with those of one position put in."""
-        zero = jnp.zeros_like(position)
-        put = [
-            jax.lax.dynamic_update_slice(old, one.astype(old.dtype), (zero, position, zero, zero))
-            for old, one in zip(self, new, strict=True)
-        ]
-        return KeysValues(*put)
+
+class Kept(NamedTuple):
+    """The same for many looks, one after the other: [batch, heads, positions, width of a head], as products want it.
+
+    The beams of an input look at them together.
+    """
+
+    keys: Array
+    values: Array
+
+    @classmethod
+    def of(cls, seen: "KeysValues | Kept") -> "Kept":
+        return seen if isinstance(seen, Kept) else cls(*(jnp.swapaxes(side, 1, 2) for side in seen))
+
+    def at(self, position: Array, new: KeysValues) -> "Kept":
+        """The same with those of one token of each beam put in; these are [batch · beams, 1, heads, width]."""
+        batch, heads, _, width = self.keys.shape
+        zero, put = jnp.zeros_like(position), []
+        for old, one in zip(self, new, strict=True):
+            beams = jnp.swapaxes(one.reshape(batch, -1, heads, width), 1, 2).astype(old.dtype)
+            put.append(jax.lax.dynamic_update_slice(old, beams, (zero, zero, position * beams.shape[2], zero)))
+        return Kept(*put)
+
+    def mixed(self, query: Array, mask: Array, bias: Array | None, scale: float, dropout: Dropout) -> Array:
+        """The values, by how much each query [batch, queries, heads, width], or [batch · beams, …], looks at them."""
+        batch, heads, _, width = self.keys.shape
+        queries = jnp.swapaxes(query.reshape(batch, -1, heads, width), 1, 2)
+        scores = jnp.einsum("bhqd,bhkd->bhqk", queries, self.keys, preferred_element_type=jnp.float32) * scale
+        if bias is not None:
+            scores += bias
+        shares = dropout(jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1).astype(self.values.dtype))
+        return jnp.swapaxes(jnp.einsum("bhqk,bhkd->bhqd", shares, self.values), 1, 2).reshape(query.shape)
+
+
+Seen = KeysValues | Kept
 
 
 class Attention(nnx.Module):
@@ -53,25 +80,17 @@ class Attention(nnx.Module):
     def keys_values(self, y: Array) -> KeysValues:  # [batch, keys, width]
         return KeysValues(self.key(y), self.value(y))
 
-    def __call__(self, x: Array, seen: KeysValues, mask: Array, bias: Array | None = None) -> Array:
+    def __call__(self, x: Array, seen: Seen, mask: Array, bias: Array | None = None) -> Array:
         """x is [batch, queries, width]; mask (what may be seen) and bias broadcast to [batch, heads, queries, keys]."""
 
-        def mixed(query: Array, keys: Array, values: Array, bias: Array | None) -> Array:
-            if self.dropout.active:
-                return self._dropped(query, keys, values, mask, bias)
-            return jax.nn.dot_product_attention(query, keys, values, bias, mask, scale=self.scale)
+        def mixed(query: Array, seen: Seen, bias: Array | None) -> Array:
+            if isinstance(seen, Kept) or self.dropout.active:  # for neither is there a library function
+                return Kept.of(seen).mixed(query, mask, bias, self.scale, self.dropout)
+            return jax.nn.dot_product_attention(query, *seen, bias, mask, scale=self.scale)
 
         mix = jax.checkpoint(mixed) if self.rematerialise else mixed
-        found = mix(self.query(x), *seen, bias)
+        found = mix(self.query(x), seen, bias)
         return self.output(found.reshape(*x.shape[:-1], -1))
-
-    def _dropped(self, query: Array, keys: Array, values: Array, mask: Array, bias: Array | None) -> Array:
-        """The same with some of the looks dropped, for which there is no library function."""
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query, keys, preferred_element_type=jnp.float32) * self.scale
-        if bias is not None:
-            scores += bias
-        shares = jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1)
-        return jnp.einsum("bhqk,bkhd->bqhd", self.dropout(shares.astype(values.dtype)), values)
 
 
 def real(mask: Array) -> Array:

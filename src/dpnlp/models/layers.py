@@ -13,6 +13,7 @@ from flax import nnx
 
 from dpnlp import bookkeeping, dropout
 from dpnlp.bookkeeping import Array, Kind
+from dpnlp.checks import BadInput
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -32,28 +33,10 @@ class Linear(nnx.Module):
         self.bias = Bias(size) if bias else None
 
     def __call__(self, x: Array) -> Array:  # [batch, …, inputs] -> [batch, …, *outputs]
-        y = _times(x, self.kernel)
+        y = times(x, self.kernel)
         if self.bias is not None:
             y = self.bias(y)
         return y.reshape(*x.shape[:-1], *self.shape)
-
-
-class LoRA(nnx.Module):
-    """y = xW + b + (α/r) xAB with A and B of rank r (Hu et al. 2021). B is zero at first, so that nothing changes.
-
-    A and B are `nnx.LoRAParam`; a run that trains only these names that type.
-    """
-
-    def __init__(self, base: Linear, rank: int, *, alpha: float = 16.0, rngs: nnx.Rngs) -> None:
-        inputs, outputs = base.kernel.shape
-        self.base = base
-        self.A = nnx.LoRAParam(jax.random.normal(rngs.params(), (inputs, rank)) / math.sqrt(inputs))
-        self.B = nnx.LoRAParam(jnp.zeros((rank, outputs)))
-        self.scale = alpha / rank
-
-    def __call__(self, x: Array) -> Array:  # [batch, …, inputs] -> [batch, …, *outputs]
-        y = self.base(x)
-        return y + self.scale * _times(_times(x, self.A), self.B).reshape(y.shape)
 
 
 class Bias(nnx.Module):
@@ -162,6 +145,8 @@ class Dropout(nnx.Module):
     """
 
     def __init__(self, rate: float) -> None:
+        if not 0 <= rate < 1:
+            raise BadInput(f"dropout = {rate}: it must be at least 0 and below 1.")
         self.rate = rate
 
     @property
@@ -176,7 +161,7 @@ class Dropout(nnx.Module):
         return jnp.where(kept, x / (1 - self.rate), 0).astype(x.dtype)
 
 
-def _times(x: Array, weight: nnx.Param[Array]) -> Array:
+def times(x: Array, weight: nnx.Param[Array]) -> Array:  # [batch, …, inputs] -> [batch, …, outputs]
     """xW, noted."""
     return bookkeeping.note(weight, Kind.INPUT, x, _product)
 

@@ -2,38 +2,76 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import jax.numpy as jnp
 from flax import nnx
 
 from dpnlp.bookkeeping import Array
-from dpnlp.models.attention import KeysValues, past, real
+from dpnlp.models.attention import Kept, Seen, past, real
+from dpnlp.models.layers import Embedding, Linear
 
 
 class Memory(NamedTuple):
     """What each layer of the decoder sees of the input, and which of its positions are no padding."""
 
-    crossed: tuple[KeysValues, ...]
+    crossed: tuple[Seen, ...]
     mask: Array  # [batch, source]
 
+    def kept(self) -> "Memory":
+        """The same, for many tokens one after the other."""
+        return Memory(tuple(map(Kept.of, self.crossed)), self.mask)
 
-Past = tuple[KeysValues, ...]
-"""The keys and values of the tokens so far, for each layer of the decoder: [batch · beams, length, heads, width]."""
+
+class Past(NamedTuple):
+    """The tokens so far, as each layer of the decoder sees them: [batch, heads, length · beams, width].
+
+    The beams of an input lie side by side at each position. When beams are sorted, what is kept stays where it is, and
+    `origins` [batch, beams, length] says at which of the beams a beam's token of each position is found.
+    """
+
+    layers: tuple[Kept, ...]
+    origins: Array
+
+    def at(self, position: Array | int) -> "Past":
+        """The same where each beam's token of a position is its own."""
+        beams = jnp.arange(self.origins.shape[1], dtype=self.origins.dtype)
+        return self._replace(origins=self.origins.at[:, :, position].set(beams))
+
+    def seen(self, position: Array | int) -> Array:
+        """Each beam may see its own tokens up to a position: [batch, 1, beams, length · beams]."""
+        batch, beams, length = self.origins.shape
+        own = self.origins[..., None] == jnp.arange(beams)
+        up_to = jnp.arange(length)[:, None] <= position
+        return (own & up_to).reshape(batch, 1, beams, length * beams)
 
 
 class Sight(NamedTuple):
     """What the positions of a decoder's layer may look at."""
 
-    own: Array  # mask [1, 1, queries, keys]: the tokens so far
+    own: Array  # mask [1, 1, queries, keys] or [batch, 1, beams, keys]: the tokens so far
     bias: Array | None  # on these, or none
     input: Array  # mask [batch, 1, 1, source]
+
+
+class OutputLayer(NamedTuple):
+    """What makes logits of the decoder's states: a layer of its own, or the table of the tokens."""
+
+    layer: Embedding | Linear
+    scale: float = 1.0  # of the states
+    bias: Array | None = None  # fixed, on the logits
+
+    def __call__(self, states: Array) -> Array:  # [batch, target, width] -> [batch, target, vocabulary]
+        x = states * self.scale
+        logits = self.layer.attend(x) if isinstance(self.layer, Embedding) else self.layer(x)
+        return logits if self.bias is None else logits + self.bias.astype(logits.dtype)
 
 
 class Seq2Seq(nnx.Module):
     """An encoder-decoder. `decoder` has the layers; a layer is called with x, what it remembers, and its `Sight`."""
 
     decoder: Sequence[Any]
+    config: Any  # its shape, and how it is computed
     dtype: Any  # in which it computes
 
     @abstractmethod
@@ -53,39 +91,59 @@ class Seq2Seq(nnx.Module):
         """What the decoder does after its last layer."""
 
     @abstractmethod
+    def output_layer(self) -> OutputLayer:
+        """What comes after the decoder's states."""
+
     def logits(self, states: Array) -> Array:
         """The decoder's states [batch, target, width] -> [batch, target, vocabulary]."""
+        return self.output_layer()(states)
 
     def remember(self, states: Array, mask: Array) -> Memory:
         """The encoder's states as the decoder sees them, computed once for all tokens."""
         return Memory(tuple(layer.cross_attention.keys_values(states) for layer in self.decoder), mask)
 
+    @overload
+    def decode(self, ids: Array, memory: Memory) -> tuple[Array, None]: ...
+
+    @overload
+    def decode(self, ids: Array, memory: Memory, before: Past, position: Array | int) -> tuple[Array, Past]: ...
+
     def decode(
         self, ids: Array, memory: Memory, before: Past | None = None, position: Array | int = 0
-    ) -> tuple[Array, Past]:
+    ) -> tuple[Array, Past | None]:
         """The decoder's states for all tokens of a text, or for the next one of each beam, [batch · beams, 1]."""
         positions = position + jnp.arange(ids.shape[1])
-        keys = ids.shape[1] if before is None else before[0].keys.shape[1]
         x = self.embed(ids, positions)
-        sight = Sight(past(positions, keys), self.bias(positions, keys, ids.shape[0]), real(memory.mask))
+        if before is None:
+            own, bias = past(positions, ids.shape[1]), self.bias(positions, ids.shape[1], ids.shape[0])
+        else:
+            before = before.at(position)
+            _, beams, length = before.origins.shape
+            own, bias = before.seen(position), self.bias(positions, length, ids.shape[0])
+            bias = bias if bias is None else jnp.repeat(bias, beams, axis=-1)
+        sight = Sight(own, bias, real(memory.mask))
         after = []
         for index, layer in enumerate(self.decoder):
-            own = None if before is None else before[index]
-            x, kept = layer(x, own, positions[0], memory.crossed[index], sight)
+            kept = None if before is None else before.layers[index]
+            x, kept = layer(x, kept, positions[0], memory.crossed[index], sight)
             after.append(kept)
-        return self.finish(x), tuple(after)
+        return self.finish(x), before if before is None else before._replace(layers=tuple(after))
 
     def __call__(self, ids: Array, mask: Array, inputs: Array) -> Array:
         """The logits of the token after each of the decoder's inputs [batch, target]."""
-        states, _ = self.decode(inputs, self.remember(self.encode(ids, mask), mask))
-        return self.logits(states)
+        return self.logits(self.states(ids, mask, inputs))
+
+    def states(self, ids: Array, mask: Array, inputs: Array) -> Array:
+        """The decoder's states at each of its inputs, [batch, target, width]."""
+        return self.decode(inputs, self.remember(self.encode(ids, mask), mask))[0]
 
     def empty(self, memory: Memory, beams: int, length: int) -> Past:
         """The past before the first token, with room for `length` of them."""
-        return tuple(
-            KeysValues(*(jnp.zeros((side.shape[0] * beams, length, *side.shape[2:]), self.dtype) for side in crossed))
-            for crossed in memory.crossed
-        )
+        layers = []
+        for crossed in memory.kept().crossed:
+            batch, heads, _, width = crossed.keys.shape
+            layers.append(Kept(*(jnp.zeros((batch, heads, length * beams, width), self.dtype) for _ in range(2))))
+        return Past(tuple(layers), jnp.zeros((batch, beams, length), jnp.int32))
 
 
 def shifted(targets: Array, start: int) -> Array:

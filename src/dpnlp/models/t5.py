@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from flax import nnx
 
+from dpnlp import checks
 from dpnlp.bookkeeping import Array
-from dpnlp.models.attention import Attention, KeysValues, real
+from dpnlp.models.attention import Attention, Kept, Seen, real
 from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, Linear, PositionBuckets, RMSNorm
-from dpnlp.models.seq2seq import Seq2Seq, Sight
+from dpnlp.models.seq2seq import OutputLayer, Seq2Seq, Sight
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,13 @@ class Config:
     dropout: float = 0.0
     dtype: str = "float32"
     rematerialise: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "heads", "head_width", "hidden", "encoder_layers", "decoder_layers"):
+            checks.count(name, getattr(self, name))
+        checks.count("buckets", self.buckets, least=4)
+        checks.count("furthest", self.furthest, least=self.buckets // 2 + 1)
+        checks.positive("epsilon", self.epsilon)
 
 
 class T5(Seq2Seq):
@@ -72,10 +80,9 @@ class T5(Seq2Seq):
     def finish(self, x: Array) -> Array:  # [batch, target, width]
         return self.dropout(self.decoder_norm(x))
 
-    def logits(self, states: Array) -> Array:  # [batch, target, width] -> [batch, target, vocabulary]
-        if self.config.scaled_output:
-            states = states / math.sqrt(self.config.width)
-        return self.tokens.attend(states) if self.head is None else self.head(states)
+    def output_layer(self) -> OutputLayer:
+        scale = self.config.width**-0.5 if self.config.scaled_output else 1.0
+        return OutputLayer(self.tokens if self.head is None else self.head, scale)
 
     def _buckets(self, positions: Array, keys: int, *, both_ways: bool) -> Array:
         away = jnp.arange(keys)[None, :] - positions[:, None]
@@ -109,11 +116,11 @@ class DecoderLayer(nnx.Module):
         self.dropout = Dropout(config.dropout)
 
     def __call__(
-        self, x: Array, before: KeysValues | None, position: Array, crossed: KeysValues, sight: Sight
-    ) -> tuple[Array, KeysValues]:  # x: [batch, target, width], or [batch · beams, 1, width] with what was before
+        self, x: Array, before: Kept | None, position: Array, crossed: Seen, sight: Sight
+    ) -> tuple[Array, Seen]:  # x: [batch, target, width], or [batch · beams, 1, width] with what was before
         y = self.self_norm(x)
-        own = self.self_attention.keys_values(y)
-        own = own if before is None else before.at(position, own)
+        new = self.self_attention.keys_values(y)
+        own: Seen = new if before is None else before.at(position, new)
         x = x + self.dropout(self.self_attention(y, own, sight.own, sight.bias))
         y = self.cross_norm(x).reshape(crossed.keys.shape[0], -1, x.shape[-1])  # the beams as queries of one input
         x = x + self.dropout(self.cross_attention(y, crossed, sight.input).reshape(x.shape))

@@ -1,0 +1,118 @@
+"""The weights in a folder of Hugging Face: safetensors, in one file or in several, read one tensor at a time."""
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from dpnlp.checks import BadInput
+
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+class Tensor(NamedTuple):
+    """Where a parameter of ours lies in their file, and under which other names copies of it may be there too."""
+
+    name: str
+    transposed: bool = False  # a linear layer of theirs is [outputs, inputs]
+    also: tuple[str, ...] = ()
+
+
+class Checkpoint:
+    """The weights in a folder. Opening it reads names and shapes; a tensor is read when it is asked for."""
+
+    def __init__(self, folder: Path, source: str | Path) -> None:
+        self.folder = folder
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._files: dict[str, Path] = {}
+        for path in _weights(folder, source):
+            with readable(path), safe_open(path, framework="numpy") as file:
+                for name in file.keys():  # noqa: SIM118, it is no dict
+                    part = file.get_slice(name)
+                    if part.get_dtype() not in ("F32", "F16", "BF16"):
+                        raise BadInput(
+                            f"{path}: the tensor {name} is of type {part.get_dtype()}, which must be F32, F16 or BF16; "
+                            "take the weights that were not quantized."
+                        )
+                    self.shapes[name], self._files[name] = tuple(part.get_shape()), path
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """One tensor. Its file is mapped for it alone, so that no more of the file stays in memory."""
+        with readable(self._files[name]), safe_open(self._files[name], framework="numpy") as file:
+            tensor: np.ndarray[Any, Any] = file.get_tensor(name)
+            return tensor
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether both tensors are there and equal."""
+        both = one in self.shapes and other in self.shapes
+        return both and self.shapes[one] == self.shapes[other] and np.array_equal(self.read(one), self.read(other))
+
+    def holds(self, tensor: Tensor) -> list[str]:
+        """Those of the tensor's names that are there."""
+        return [name for name in (tensor.name, *tensor.also) if name in self.shapes]
+
+
+def _weights(folder: Path, source: str | Path) -> list[Path]:
+    """The files that hold the weights."""
+    if (folder / _WEIGHTS).exists():
+        return [folder / _WEIGHTS]
+    if not (folder / _INDEX).exists():
+        raise BadInput(
+            f"{folder}: there is no {_WEIGHTS} in it; convert other weights with python -c "
+            '"from transformers import AutoModelForSeq2SeqLM as M, AutoTokenizer as T; '
+            f"[X.from_pretrained('{source}').save_pretrained('{Path(source).name}-safetensors') for X in (M, T)]\"."
+        )
+    with readable(folder / _INDEX):
+        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        files = {folder / name for name in index["weight_map"].values()}
+    for path in files:
+        if not path.exists():
+            raise BadInput(f"{path}: it is named in {_INDEX} and does not exist; download it too.")
+    return sorted(files)
+
+
+def write(tensors: Mapping[str, tuple[Any, bool]], folder: Path, shard_bytes: int) -> None:
+    """The weights in one file, or in several with an index of what lies where."""
+    shards: list[list[str]] = [[]]
+    size = 0
+    for name, (value, _) in tensors.items():
+        if shards[-1] and size + value.nbytes > shard_bytes:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += value.nbytes
+    places = {}
+    for number, shard in enumerate(shards, start=1):
+        file = _WEIGHTS if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
+        values = ((name, *tensors[name]) for name in shard)
+        arrays = {name: np.ascontiguousarray(np.asarray(v).T if transposed else v) for name, v, transposed in values}
+        save_file(arrays, folder / file, metadata={"format": "pt"})
+        (folder / file).chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
+        places.update(dict.fromkeys(shard, file))
+    if len(shards) > 1:
+        total = sum(value.nbytes for value, _ in tensors.values())
+        index = {"metadata": {"total_size": total}, "weight_map": places}
+        (folder / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def readable(what: str | Path) -> Iterator[None]:
+    """Whatever a library says to a file that it cannot read becomes one sentence."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:  # They raise nearly anything for a damaged file.
+        raise BadInput(f"{what}: it cannot be read ({short(error)}); correct it, or download it again.") from error
+
+
+def short(error: Exception) -> str:
+    """What an error says first, on one line."""
+    said = " ".join(str(error).split()).split(". ")[0].rstrip(".")
+    return textwrap.shorten(f"{type(error).__name__}: {said}", 160, placeholder=" …")
