@@ -19,10 +19,10 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from flax import nnx
 
+from benchmarks import networks
 from benchmarks.clipping import machine
-from dpnlp.models import t5
+from benchmarks.networks import Preset
 from dpnlp.models.generation import Generation, generate
 
 OURS, THEIRS = "dpnlp", "transformers"
@@ -30,27 +30,11 @@ OURS, THEIRS = "dpnlp", "transformers"
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The model and what it generates."""
+    """The model, whose preset also says how many inputs of how many tokens there are, and what it generates."""
 
-    model: t5.Config
-    beams: int = 4
-    batch: int = 8
-    source: int = 32
-    length: int = 32
-
-    @property
-    def dtype(self) -> str:
-        return self.model.dtype
-
-
-PRESETS = {
-    "tiny": t5.Config(4096, 256, 4, 64, 1024, 4, 4),
-    "t5-small": t5.Config(32_128, 512, 8, 64, 2048, 6, 6),
-    "mt5-small": t5.Config(
-        250_112, 512, 6, 64, 1024, 8, 8, activation="gelu_tanh", gated=True, tied=False, scaled_output=False
-    ),
-    "t5-base": t5.Config(32_128, 768, 12, 64, 3072, 12, 12),
-}
+    preset: Preset
+    beams: int
+    length: int
 
 
 @dataclasses.dataclass
@@ -66,51 +50,35 @@ class Row:
 
 
 def inputs(shape: Shape) -> np.ndarray:
-    return np.random.default_rng(0).integers(2, shape.model.vocabulary, (shape.batch, shape.source))
+    return networks.batch(shape.preset)["ids"]
 
 
 def ours(shape: Shape) -> Callable[[], None]:
-    model = t5.T5(shape.model, rngs=nnx.Rngs(0))
+    model = networks.build(shape.preset)
     options = Generation(shape.length, start=0, end=(), pad=0, beams=shape.beams)
     texts = inputs(shape).tolist()
 
     def run() -> None:
-        generate(model, texts, options, batch=shape.batch, lengths=(shape.source,))
+        generate(model, texts, options, batch=shape.preset.batch, lengths=(shape.preset.length,))
 
     return run
 
 
 def theirs(shape: Shape) -> Callable[[], None]:
     import torch
-    import transformers
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    c = shape.model
-    settings = {
-        "vocab_size": c.vocabulary,
-        "d_model": c.width,
-        "d_kv": c.head_width,
-        "d_ff": c.hidden,
-        "num_layers": c.encoder_layers,
-        "num_decoder_layers": c.decoder_layers,
-        "num_heads": c.heads,
-        "feed_forward_proj": "gated-gelu" if c.gated else "relu",
-        "decoder_start_token_id": 0,
-    }
-    if c.tied:
-        model = transformers.T5ForConditionalGeneration(transformers.T5Config(**settings))
-    else:
-        model = transformers.MT5ForConditionalGeneration(transformers.MT5Config(**settings))
-    model = model.to(device, getattr(torch, c.dtype)).eval()
+    from benchmarks import peers
+
+    model = peers.t5(shape.preset).to(peers.DEVICE, getattr(torch, shape.preset.dtype)).eval()
     model.generation_config.eos_token_id = model.config.eos_token_id = None
-    ids = torch.as_tensor(inputs(shape), device=device)
+    ids = torch.as_tensor(inputs(shape), device=peers.DEVICE).long()
     mask = torch.ones_like(ids)
     lengths = {"min_new_tokens": shape.length, "max_new_tokens": shape.length}
 
     def run() -> None:
         with torch.inference_mode():
             found = model.generate(ids, attention_mask=mask, num_beams=shape.beams, do_sample=False, **lengths)
-        assert found.cpu().shape == (shape.batch, 1 + shape.length), found.shape
+        assert found.cpu().shape == (shape.preset.batch, 1 + shape.length), found.shape
 
     return run
 
@@ -137,7 +105,7 @@ def measure(makers: dict[str, Callable[[Shape], Callable[[], None]]], shape: Sha
             seconds[name].append(timed(run))
     for name in runs:
         rows[name].seconds = statistics.median(seconds[name])
-        rows[name].tokens_per_second = shape.batch * shape.length / rows[name].seconds
+        rows[name].tokens_per_second = shape.preset.batch * shape.length / rows[name].seconds
         if THEIRS in runs:
             rows[name].ratio = statistics.median(
                 other / own for own, other in zip(seconds[name], seconds[THEIRS], strict=True)
@@ -159,26 +127,28 @@ def table(rows: list[Row]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", choices=PRESETS, default="tiny")
-    for name in ("beams", "batch", "source", "length"):
-        parser.add_argument(f"--{name}", type=int, default=getattr(Shape, name))
+    names = [name for name, preset in networks.PRESETS.items() if preset.family == "t5"]
+    parser.add_argument("--preset", choices=names, default="tiny")
+    for name, default in (("beams", 4), ("batch", 8), ("source", 32), ("length", 32)):
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="transformers")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     dtype = given.dtype or ("float32" if jax.default_backend() == "cpu" else "bfloat16")
-    model = dataclasses.replace(PRESETS[given.preset], dtype=dtype)
-    shape = Shape(model, given.beams, given.batch, given.source, given.length)
+    preset = networks.PRESETS[given.preset]
+    preset = dataclasses.replace(preset, batch=given.batch, length=given.source, dtype=dtype)
+    shape = Shape(preset, given.beams, given.length)
     warnings.simplefilter("ignore")  # transformers'
     rows = measure({OURS: ours, THEIRS: theirs} if given.peers else {OURS: ours}, shape, given.repeats)
     if given.json:
-        found = {"machine": machine(shape), "preset": given.preset, "shape": dataclasses.asdict(shape)}
+        found = {"machine": machine(preset), "preset": given.preset, "shape": dataclasses.asdict(shape)}
         rounds = {"repeats": given.repeats, "rows": [dataclasses.asdict(row) for row in rows]}
         print(json.dumps(found | rounds, indent=2))
         return
-    described = ", ".join(f"{name} {value}" for name, value in machine(shape).items())
-    print(f"{given.preset}, {shape.batch} × {shape.source} → {shape.length}, beams {shape.beams}: {described}")
+    described = ", ".join(f"{name} {value}" for name, value in machine(preset).items())
+    print(f"{given.preset}, {preset.batch} × {preset.length} → {shape.length}, beams {shape.beams}: {described}")
     print(table(rows))
 
 

@@ -38,6 +38,7 @@ class Preset:
 PRESETS = {
     "micro": Preset("t5", 128, 4, 32, 256, 2, 4096, 16, 32, "float32", gated=True),
     "tiny": Preset("t5", 256, 4, 64, 1024, 4, 4096, 16, 32, "float32"),
+    "t5-small": Preset("t5", 512, 8, 64, 2048, 6, 32_128, 64, 64, "bfloat16", tied=True),
     "mt5-small": Preset("t5", 512, 6, 64, 1024, 8, 250_112, 64, 64, "bfloat16", gated=True),
     "t5-base": Preset("t5", 768, 12, 64, 3072, 12, 32_128, 64, 128, "bfloat16", tied=True),
     "bert-base": Preset("bert", 768, 12, 64, 3072, 12, 30_522, 32, 128, "bfloat16"),
@@ -60,9 +61,12 @@ Variants = dict[str, Callable[[], Step]]
 
 def build(preset: Preset) -> nnx.Module:
     """The network of a preset, with random weights."""
-    if preset.family == "bert":
-        return Classifier(preset, rngs=nnx.Rngs(0))
-    config = t5.Config(
+    return Classifier(preset, rngs=nnx.Rngs(0)) if preset.family == "bert" else t5.T5(config(preset), rngs=nnx.Rngs(0))
+
+
+def config(preset: Preset) -> t5.Config:
+    """The T5 of a preset. T5 1.1 and mT5 have gates and an output layer of their own."""
+    return t5.Config(
         vocabulary=preset.vocabulary,
         width=preset.width,
         heads=preset.heads,
@@ -76,7 +80,6 @@ def build(preset: Preset) -> nnx.Module:
         scaled_output=preset.tied,
         dtype=preset.dtype,
     )
-    return t5.T5(config, rngs=nnx.Rngs(0))
 
 
 def batch(preset: Preset) -> dict[str, np.ndarray]:

@@ -25,7 +25,7 @@ class Peer:
     """A model and its batch, on the device."""
 
     model: nn.Module
-    inputs: dict[str, torch.Tensor]
+    inputs: dict[str, Any]
     labels: torch.Tensor  # [batch, length] or [batch]
     shares: torch.Tensor | None  # of each token in its example's loss
     dtype: torch.dtype
@@ -96,6 +96,15 @@ def build(preset: Preset) -> Peer:
         # One row of positions for each example: Opacus takes the first axis of everything for the batch.
         inputs["position_ids"] = torch.arange(preset.length, device=DEVICE).repeat(preset.batch, 1)
         return Peer(model.to(DEVICE).train(), inputs, batch["labels"].long(), None, dtype)
+    model = t5(preset)
+    targets, target_mask = batch["targets"].long(), batch["target_mask"]
+    inputs |= {"decoder_input_ids": batch["inputs"].long(), "use_cache": False}
+    shares = target_mask / target_mask.sum(1, keepdim=True)
+    return Peer(model.to(DEVICE).train(), inputs, targets, shares, dtype)
+
+
+def t5(preset: Preset) -> nn.Module:
+    """Hugging Face's T5 of a preset, or its mT5 where the output layer is one of its own."""
     settings = {
         "vocab_size": preset.vocabulary,
         "d_model": preset.width,
@@ -105,18 +114,14 @@ def build(preset: Preset) -> Peer:
         "num_heads": preset.heads,
         "feed_forward_proj": "gated-gelu" if preset.gated else "relu",
         "dropout_rate": 0.0,
-        "use_cache": False,
+        "decoder_start_token_id": 0,
     }
     if preset.tied:
-        model = transformers.T5ForConditionalGeneration(transformers.T5Config(**settings))
-    else:
-        model = transformers.MT5ForConditionalGeneration(transformers.MT5Config(**settings))
-        # Some releases of transformers tie it whatever the configuration says; and it starts where ours does.
-        model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * preset.width**-0.5)
-    targets, target_mask = batch["targets"].long(), batch["target_mask"]
-    inputs["decoder_input_ids"] = batch["inputs"].long()
-    shares = target_mask / target_mask.sum(1, keepdim=True)
-    return Peer(model.to(DEVICE).train(), inputs, targets, shares, dtype)
+        return transformers.T5ForConditionalGeneration(transformers.T5Config(**settings))
+    model = transformers.MT5ForConditionalGeneration(transformers.MT5Config(**settings))
+    # Some releases of transformers tie it whatever the configuration says; and it starts where ours does.
+    model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * preset.width**-0.5)
+    return model
 
 
 def _non_private(peer: Peer) -> tuple[Callable[[], None], Callable[[], None]]:
