@@ -21,11 +21,10 @@ def sides(records: int, T: int, i: int, o: int, weights: int) -> tuple[list[jax.
 @pytest.mark.parametrize(
     ("records", "T", "i", "o", "weights"),
     [
-        pytest.param(3, 16, 64, 64, 1, id="what fits exactly"),
-        pytest.param(2, 20, 64, 128, 1, id="positions left over"),
-        pytest.param(2, 20, 40, 100, 3, id="positions and columns left over"),
-        pytest.param(2, 7, 16, 2 * contractions.BLOCKS * contractions.COLUMNS + 5, 2, id="stretches of columns"),
-        pytest.param(1, 128, 8, 8, contractions.WEIGHTS + 2, id="more weights than go into one kernel"),
+        pytest.param(3, 16, 64, 64, 1, id="one weight"),
+        pytest.param(2, 32, 64, 192, 3, id="sides of different width"),
+        pytest.param(2, 16, 64, (2 * contractions.BLOCKS + 3) * contractions.COLUMNS, 2, id="stretches of columns"),
+        pytest.param(1, 128, 64, 64, contractions.WEIGHTS + 2, id="more weights than go into one kernel"),
     ],
 )
 def test_the_kernel_computes_what_the_products_do(records: int, T: int, i: int, o: int, weights: int) -> None:
@@ -50,16 +49,27 @@ def test_the_products_are_those_of_a_loop_over_pairs_of_positions() -> None:
         np.testing.assert_allclose(spread[record], np.trace(terms), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("T", "i", "dtype", "uses"),
+    [(16, 64, "bfloat16", True), (20, 64, "bfloat16", False), (16, 65, "bfloat16", False), (16, 64, "float32", False)],
+)
+def test_the_kernel_is_for_what_the_hardware_multiplies_as_it_is(T: int, i: int, dtype: str, uses: bool) -> None:
+    lefts, rights = sides(2, T, i, 128, 1)
+    lefts = [left.astype(dtype) for left in lefts]
+    assert ("pallas_call" in str(jax.make_jaxpr(over_pairs)(lefts, rights))) == uses
+    np.testing.assert_allclose(jax.jit(over_pairs)(lefts, rights), by_einsum(lefts, rights), rtol=1e-5)
+
+
 @pytest.mark.parametrize("poison", [jnp.nan, jnp.inf])
 def test_what_is_no_number_shows_in_the_sums_of_its_own_record_alone(poison: float) -> None:
-    lefts, rights = sides(3, 16, 8, 8, 2)
+    lefts, rights = sides(3, 16, 64, 64, 2)
     rights[1] = rights[1].at[1, 3, 2].set(poison)
     squared, spread = jax.jit(partial(by_kernel, interpret=True))(lefts, rights)
     assert list(jnp.isfinite(squared)) == list(jnp.isfinite(spread)) == [True, False, True]
 
 
 def test_each_device_runs_the_kernel_on_its_own_records() -> None:
-    lefts, rights = sides(8, 16, 8, 24, 3)
+    lefts, rights = sides(8, 16, 64, 128, 3)
     placed = Placement(8).batch((lefts, rights))
     compiled = jax.jit(partial(by_kernel, interpret=True)).lower(*placed).compile()
     np.testing.assert_allclose(compiled(*placed), by_einsum(lefts, rights), rtol=1e-5)

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from dpnlp.bookkeeping import Array
 
 # What was fastest for the kernel on one H200:
-POSITIONS = 128  # at most: of more of them, ordinary products are as fast
+POSITIONS = (16, 32, 64, 128)  # that there are instructions for; of more of them, ordinary products are as fast
 COLUMNS = 64  # multiplied at a time
 BLOCKS = 128  # of columns, for one program
 WEIGHTS = 8  # at a time: compiling takes longer with each
@@ -41,15 +41,19 @@ def over_pairs(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, 
     """Σ_ts⟨a_t, a_s⟩⟨g_t, g_s⟩ and, of it, what t = s adds, Σ_t‖a_t‖²‖g_t‖², summed over weights; both [records].
 
     The a [records, T, i] have one shape, and the g [records, T, o] have one. With a hundred weights a GPU spends most
-    of its time on starting two small products for each, hence the kernel; it has no rule for float32, which would have
-    to be split to keep its bits.
+    of its time on starting two small products for each, hence the kernel, for what the hardware multiplies as it is.
     """
-    if lefts[0].shape[1] > POSITIONS or any(side.dtype != jnp.bfloat16 for side in (*lefts, *rights)):
-        return by_einsum(lefts, rights)
-    if lefts[0].shape[2] > rights[0].shape[2]:
+    if lefts[0].shape[-1] > rights[0].shape[-1]:
         lefts, rights = rights, lefts
+    if not all(_suits(side) for side in (*lefts, *rights)):
+        return by_einsum(lefts, rights)
     squared, spread = jax.lax.platform_dependent(tuple(lefts), tuple(rights), cuda=by_kernel, default=by_einsum)
     return squared, spread
+
+
+def _suits(side: Array) -> bool:
+    """Float32 would have to be split to keep its bits, and other shapes to be padded."""
+    return side.dtype == jnp.bfloat16 and side.shape[1] in POSITIONS and side.shape[2] % COLUMNS == 0
 
 
 def by_einsum(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, Array]:
@@ -111,27 +115,26 @@ def _program(weights: int, *references: Any) -> None:
     squared, spread = references[2 * weights :]
     weight, stretch = pl.program_id(1), pl.program_id(2)
     T = lefts[0].shape[1]
-    rows = max(16, pl.next_power_of_2(T))  # what there are instructions for
 
     def products(side: Any, start: Array, blocks: int) -> Array:
         width = side.shape[2]
-        fits = rows == T and width % (blocks * COLUMNS) == 0
 
         def add(block: Array, total: Array) -> Array:
             column = start + block * COLUMNS
-            inside = jax.lax.broadcasted_iota(jnp.int32, (1, rows, COLUMNS), 1) < T
-            inside &= jax.lax.broadcasted_iota(jnp.int32, (1, rows, COLUMNS), 2) + column < width
-            here = side.at[pl.ds(0, 1), pl.ds(0, rows), pl.ds(column, COLUMNS)]
-            x = (triton.load(here) if fits else triton.load(here, mask=inside, other=0.0)).reshape(rows, COLUMNS)
+            here = side.at[pl.ds(0, 1), :, pl.ds(column, COLUMNS)]
+            # The last stretch may be a shorter one.
+            inside = jax.lax.broadcasted_iota(jnp.int32, (1, T, COLUMNS), 2) + column < width
+            whole = width % (blocks * COLUMNS) == 0
+            x = (triton.load(here) if whole else triton.load(here, mask=inside, other=0.0)).reshape(T, COLUMNS)
             return total + jax.lax.dot_general(x, x, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
 
-        total: Array = jax.lax.fori_loop(jnp.int32(0), jnp.int32(blocks), add, jnp.zeros((rows, rows), jnp.float32))
+        total: Array = jax.lax.fori_loop(jnp.int32(0), jnp.int32(blocks), add, jnp.zeros((T, T), jnp.float32))
         return total
 
     def run(left: Any, right: Any) -> None:
-        pairs = products(left, jnp.int32(0), pl.cdiv(left.shape[2], COLUMNS))
-        pairs *= products(right, stretch * BLOCKS * COLUMNS, min(BLOCKS, pl.cdiv(right.shape[2], COLUMNS)))
-        row, column = (jax.lax.broadcasted_iota(jnp.int32, (rows, rows), axis) for axis in (0, 1))
+        pairs = products(left, jnp.int32(0), left.shape[2] // COLUMNS)
+        pairs *= products(right, stretch * BLOCKS * COLUMNS, min(BLOCKS, right.shape[2] // COLUMNS))
+        row, column = (jax.lax.broadcasted_iota(jnp.int32, (T, T), axis) for axis in (0, 1))
         squared[...] = jnp.sum(pairs).reshape(1, 1, 1)
         spread[...] = jnp.sum(jnp.where(row == column, pairs, 0.0)).reshape(1, 1, 1)
 
