@@ -468,7 +468,7 @@ def test_what_is_saved_may_be_read_by_whoever_may_read_the_folder(folder, tmp_pa
 def test_a_model_with_other_parameters_is_not_saved(folder, tmp_path):
     loaded = pretrained.load(folder)
     loaded.model.adapter = nnx.Param(jnp.ones(3))
-    assert refusal(pretrained.save, loaded, tmp_path / "saved").startswith("adapter: a t5 has no such parameter; merge")
+    assert refusal(pretrained.save, loaded, tmp_path / "saved").startswith("adapter: a t5 has no such parameter; take")
     assert not (tmp_path / "saved").exists()
 
 

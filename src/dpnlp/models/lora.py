@@ -30,16 +30,25 @@ class LoRA(nnx.Module):
         self.base = base
         self.A = nnx.LoRAParam(jax.random.normal(rngs.params(), (inputs, rank)) / math.sqrt(inputs))
         self.B = nnx.LoRAParam(jnp.zeros((rank, outputs)))
-        self.scale = alpha / rank
+        self.rank, self.alpha = rank, alpha
 
     def __call__(self, x: Array) -> Array:  # [batch, …, inputs] -> [batch, …, *outputs]
         y = self.base(x)
         return y + self.scale * times(times(x, self.A), self.B).reshape(y.shape)
 
+    @property
+    def scale(self) -> float:
+        """α/r."""
+        return self.alpha / self.rank
+
+    def weight(self) -> Array:  # [inputs, outputs]
+        """W + (α/r) AB, in the type of W."""
+        change = jnp.matmul(self.A[...], self.B[...], precision=jax.lax.Precision.HIGHEST)
+        return (self.base.kernel[...] + self.scale * change).astype(self.base.kernel.dtype)
+
     def merged(self) -> Linear:
         """The layer alone, with W + (α/r) AB for its weight W from now on."""
-        change = jnp.matmul(self.A[...], self.B[...], precision=jax.lax.Precision.HIGHEST)
-        self.base.kernel[...] += self.scale * change
+        self.base.kernel.set_value(self.weight())
         return self.base
 
 
@@ -57,9 +66,7 @@ def adapt(
     """
     checks.count("rank", rank)
     checks.positive("alpha", alpha)
-    if any(_modules(model, LoRA)):
-        raise BadInput("adapters: the model has some already; merge them before it gets others.")
-    layers = dict(_modules(model, Linear))
+    layers = linear(model)
     chosen = sorted(matching("where", where, layers))
     _replace(model, {id(layers[name]): LoRA(layers[name], rank, alpha=alpha, rngs=rngs) for name in chosen})
     return chosen
@@ -67,7 +74,19 @@ def adapt(
 
 def merge(model: nnx.Module) -> None:
     """Takes all adapters out of a model, which computes the same without them."""
-    _replace(model, {id(adapted): adapted.merged() for _, adapted in _modules(model, LoRA)})
+    _replace(model, {id(layer): layer.merged() for layer in adapted(model).values()})
+
+
+def adapted(model: nnx.Module) -> dict[str, LoRA]:
+    """The layers that have adapters, by the names that they have without them too."""
+    return dict(_modules(model, LoRA))
+
+
+def linear(model: nnx.Module) -> dict[str, Linear]:
+    """The linear layers of a model, by name: those that can be adapted, if none is yet."""
+    if adapted(model):
+        raise BadInput("adapters: the model has some already; merge them before it gets others.")
+    return dict(_modules(model, Linear))
 
 
 def _modules(model: nnx.Module, kind: type[Any]) -> Iterator[tuple[str, Any]]:

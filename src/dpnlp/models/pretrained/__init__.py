@@ -3,7 +3,8 @@
 No other part of dpnlp knows their names.
 """
 
+from dpnlp.models.pretrained.adapters import load_adapters, save_adapters
 from dpnlp.models.pretrained.families import FAMILIES
 from dpnlp.models.pretrained.folders import Pretrained, load, save
 
-__all__ = ["FAMILIES", "Pretrained", "load", "save"]
+__all__ = ["FAMILIES", "Pretrained", "load", "load_adapters", "save", "save_adapters"]

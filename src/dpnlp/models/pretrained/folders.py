@@ -6,13 +6,13 @@ never held twice.
 
 import copy
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError
@@ -23,8 +23,9 @@ from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.models.freezing import dotted
 from dpnlp.models.generation import Generation
+from dpnlp.models.lora import LoRA, adapted
 from dpnlp.models.pretrained.families import FAMILIES, Family
-from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, short, write
+from dpnlp.models.pretrained.weights import Checkpoint, Tensor, new_folder, readable, short, weight_files, write
 from dpnlp.models.seq2seq import Seq2Seq, rotated, shifted
 
 _TOKENIZERS = ("tokenizer*", "*.model", "*.spm", "vocab*")
@@ -160,7 +161,7 @@ def load(
             raise BadInput(f"{name} = {given!r}: it must be {' or '.join(_TYPES)}.")
     folder = _found(source)
     theirs = _config(folder)
-    family, checkpoint = FAMILIES[theirs.model_type], Checkpoint(folder, source)
+    family, checkpoint = FAMILIES[theirs.model_type], Checkpoint(weight_files(folder, source))
     try:
         ours = family.config(theirs, checkpoint)
     except BadInput as error:
@@ -169,7 +170,8 @@ def load(
     ours = replace(ours, dtype=computes, rematerialise=rematerialise, **rates)
     model: Seq2Seq = nnx.eval_shape(lambda: family.build(ours, rngs=nnx.Rngs(0)))
     names, variables = family.names(ours), _variables(model)
-    _refuse_other_weights(checkpoint, names, {name: variable.shape for name, variable in variables.items()}, family)
+    shapes = {name: variable.shape for name, variable in variables.items()}
+    _refuse_other_weights(folder, checkpoint, names, shapes, family)
     tokenizer, generation = _tokenizer(folder, theirs), _generation(folder, theirs)
     for name, variable in variables.items():
         tensor = names[name]
@@ -178,28 +180,23 @@ def load(
     return Pretrained(model, theirs, generation, tokenizer)
 
 
-def save(pretrained: Pretrained, folder: str | Path, *, shard_bytes: int = 5 * 10**9) -> None:
+def save(pretrained: Pretrained, folder: str | Path, *, merge: bool = False, shard_bytes: int = 5 * 10**9) -> None:
     """Writes a folder that `load` and transformers read, all of it or nothing.
 
-    Weights of more than `shard_bytes` are split over several files; no more than one of them is in memory at a time.
+    `merge` folds adapters into the weights that are written; the model itself keeps them. Weights of more than
+    `shard_bytes` are split over several files; no more than one of them is in memory at a time.
     """
-    folder, shard_bytes = Path(folder), checks.count("shard_bytes", shard_bytes)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInput(f"folder = {folder}: there is something in it already; choose another one.")
-    tensors = _tensors(pretrained)
+    shard_bytes = checks.count("shard_bytes", shard_bytes)
+    tensors = _tensors(pretrained, merge)
     config = copy.deepcopy(pretrained.config)
     config.dtype = str(jnp.result_type(*(value.dtype for value, _ in tensors.values())))
     config.tie_word_embeddings = pretrained.model.config.tied
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as unfinished:
-        whole = Path(unfinished) / folder.name
-        whole.mkdir()
+    with new_folder(folder) as whole:
         config.save_pretrained(whole)
         pretrained.generation.to_json_file(whole / "generation_config.json")
         if pretrained.tokenizer is not None:
             pretrained.tokenizer.save_pretrained(whole)
         write(tensors, whole, shard_bytes)
-        whole.rename(folder)
 
 
 def _found(source: str | Path) -> Path:
@@ -259,10 +256,14 @@ def _tokenizer(folder: Path, config: Any) -> Any | None:
 
 
 def _refuse_other_weights(
-    checkpoint: Checkpoint, names: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], family: Family
+    where: Path,
+    checkpoint: Checkpoint,
+    names: Mapping[str, Tensor],
+    shapes: Mapping[str, tuple[int, ...]],
+    family: Family,
 ) -> None:
     """Each tensor must be there in its shape, copies must be equal, and there must be no other."""
-    where, remedy = checkpoint.folder, "check that config.json and the weights belong together."
+    remedy = "check that config.json and the weights belong together."
     for name, tensor in names.items():
         found = checkpoint.holds(tensor)
         if not found:
@@ -287,11 +288,33 @@ def _variables(model: nnx.Module) -> dict[str, nnx.Variable[Any]]:
     return {dotted(path): variable for path, variable in nnx.to_flat_state(nnx.state(model))}
 
 
-def _tensors(pretrained: Pretrained) -> dict[str, tuple[Any, bool]]:
+def _tensors(pretrained: Pretrained, merge: bool) -> dict[str, tuple[Any, bool]]:
     """What is saved, by their name: the value, and whether it is transposed."""
-    kind, variables = pretrained.config.model_type, _variables(pretrained.model)
-    names = FAMILIES[kind].names(pretrained.model.config)
-    for name in variables:
+    model, kind = pretrained.model, pretrained.config.model_type
+    values: dict[str, Any] = {name: variable[...] for name, variable in _variables(model).items()}
+    layers = adapted(model)
+    if layers and not merge:
+        raise BadInput(
+            "merge = False: the model has adapters, which have no place in its folder; save it with merge=True, or "
+            "the adapters alone with `save_adapters`."
+        )
+    for name, layer in layers.items():
+        for side in _variables(layer):
+            del values[f"{name}.{side}"]
+        values |= {f"{name}.{part}": variable[...] for part, variable in _variables(layer.base).items()}
+        values[f"{name}.kernel"] = _Merged(layer)
+    names = FAMILIES[kind].names(model.config)
+    for name in values:
         if name not in names:
-            raise BadInput(f"{name}: a {kind} has no such parameter; merge adapters (`lora.merge`) before saving.")
-    return {tensor.name: (variables[name][...], tensor.transposed) for name, tensor in names.items()}
+            raise BadInput(f"{name}: a {kind} has no such parameter; take it out of the model before saving.")
+    return {tensor.name: (values[name], tensor.transposed) for name, tensor in names.items()}
+
+
+class _Merged:
+    """The weight of an adapted layer, which is computed when an array is made of it."""
+
+    def __init__(self, layer: LoRA) -> None:
+        self.layer, self.dtype, self.nbytes = layer, layer.base.kernel.dtype, layer.base.kernel[...].nbytes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.asarray(self.layer.weight(), dtype)

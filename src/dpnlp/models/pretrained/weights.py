@@ -1,8 +1,12 @@
-"""The weights in a folder of Hugging Face: safetensors, in one file or in several, read one tensor at a time."""
+"""The weights in a folder of Hugging Face: safetensors, in one file or in several, read one tensor at a time.
+
+A folder is written whole or not at all.
+"""
 
 import json
+import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +29,12 @@ class Tensor(NamedTuple):
 
 
 class Checkpoint:
-    """The weights in a folder. Opening it reads names and shapes; a tensor is read when it is asked for."""
+    """The tensors in some files. Opening it reads names and shapes; a tensor is read when it is asked for."""
 
-    def __init__(self, folder: Path, source: str | Path) -> None:
-        self.folder = folder
+    def __init__(self, files: Iterable[Path]) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._files: dict[str, Path] = {}
-        for path in _weights(folder, source):
+        for path in files:
             with readable(path), safe_open(path, framework="numpy") as file:
                 for name in file.keys():  # noqa: SIM118, it is no dict
                     part = file.get_slice(name)
@@ -58,8 +61,8 @@ class Checkpoint:
         return [name for name in (tensor.name, *tensor.also) if name in self.shapes]
 
 
-def _weights(folder: Path, source: str | Path) -> list[Path]:
-    """The files that hold the weights."""
+def weight_files(folder: Path, source: str | Path) -> list[Path]:
+    """The files that hold the weights of a model."""
     if (folder / _WEIGHTS).exists():
         return [folder / _WEIGHTS]
     if not (folder / _INDEX).exists():
@@ -90,15 +93,34 @@ def write(tensors: Mapping[str, tuple[Any, bool]], folder: Path, shard_bytes: in
     places = {}
     for number, shard in enumerate(shards, start=1):
         file = _WEIGHTS if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        values = ((name, *tensors[name]) for name in shard)
-        arrays = {name: np.ascontiguousarray(np.asarray(v).T if transposed else v) for name, v, transposed in values}
-        save_file(arrays, folder / file, metadata={"format": "pt"})
-        (folder / file).chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody else read it
+        write_file({name: tensors[name] for name in shard}, folder / file)
         places.update(dict.fromkeys(shard, file))
     if len(shards) > 1:
         total = sum(value.nbytes for value, _ in tensors.values())
         index = {"metadata": {"total_size": total}, "weight_map": places}
         (folder / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def write_file(tensors: Mapping[str, tuple[Any, bool]], path: Path) -> None:
+    """One file of tensors, each with whether it is transposed."""
+    values = ((name, *tensor) for name, tensor in tensors.items())
+    arrays = {name: np.ascontiguousarray(np.asarray(v).T if transposed else v) for name, v, transposed in values}
+    save_file(arrays, path, metadata={"format": "pt"})
+    path.chmod(path.parent.stat().st_mode & 0o666)  # safetensors lets nobody else read it
+
+
+@contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """A place to write files to, which becomes the folder when all are written, and is gone if that fails."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInput(f"folder = {folder}: there is something in it already; choose another one.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as unfinished:
+        whole = Path(unfinished) / folder.name
+        whole.mkdir()
+        yield whole
+        whole.rename(folder)
 
 
 @contextmanager
