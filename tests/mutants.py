@@ -802,7 +802,7 @@ DEFECTS = (
         "models/attention.py",
         "mask[:, None, None, :] > 0",
         "mask[:, None, None, :] >= 0",
-        T5,
+        ("laws/test_model_laws.py",),
     ),
     Defect(
         "dropout: the same entries at every use",
