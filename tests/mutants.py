@@ -744,8 +744,8 @@ DEFECTS = (
     Defect(
         "lora: merged without its scale",
         "models/lora.py",
-        "self.base.kernel[...] += self.scale * change",
-        "self.base.kernel[...] += change",
+        "self.base.kernel[...] + self.scale * change",
+        "self.base.kernel[...] + change",
         LORA,
     ),
     Defect(
