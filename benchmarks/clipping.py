@@ -3,23 +3,15 @@
 python -m benchmarks.clipping --preset tiny [--batch B] [--length T] [--dtype float32] [--repeats n]
     [--only book-keeping,vmap] [--no-peers] [--check] [--json]
 
-A step is forward, backward, clipping and the sum; no noise and no optimizer. The JAX variants take turns, and so do the
-PyTorch ones, so that a machine that slows down slows all of them; a ratio is the median over the rounds of a variant's
-time to that of the non-private step of its own kind in the same round. The PyTorch ones run first and give the device
-back. Memory is what XLA says that a compiled step needs, and what PyTorch says that it had allocated (on a GPU only).
+A step is forward, backward, clipping and the sum; no noise and no optimizer. Ratios are to the non-private step of the
+same kind. The PyTorch variants run first and give the device back. Memory is what XLA says that a compiled step needs,
+and what PyTorch says that it had allocated (on a GPU only).
 """
 
 import argparse
 import contextlib
 import dataclasses
-import gc
-import importlib.metadata
-import json
-import os
-import statistics
-import sys
 import time
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -29,24 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import networks
-from benchmarks.networks import CLIP_NORM, Preset, Step, Variants
+from benchmarks.networks import CLIP_NORM, Preset
+from benchmarks.turns import Row, Step, Variants, measure, show
 from dpnlp.training import clipping
 from dpnlp.training.parameters import Parameters, apart
 
 NON_PRIVATE = "non-private"
-
-
-@dataclasses.dataclass
-class Row:
-    """What was measured of one variant."""
-
-    variant: str
-    milliseconds: float | None = None
-    ratio: float | None = None  # to the non-private step of its kind
-    compile_seconds: float | None = None
-    peak_bytes: int | None = None
-    trouble: str | None = None  # why there are no figures
-    note: str = ""
 
 
 def jax_variants(preset: Preset) -> tuple[dict[str, Callable[..., Parameters]], Any]:
@@ -91,61 +71,6 @@ def jax_steps(preset: Preset) -> Variants:
     return {name: lambda function=function: step(function) for name, function in functions.items()}
 
 
-def measure(variants: Variants, non_private: str, repeats: int) -> list[Row]:
-    """Runs the variants in rounds. One that fails says why in its row and is left out of the rest."""
-    rows = {name: Row(name) for name in variants}
-    steps: dict[str, Step] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in variants}
-
-    def attempt(name: str, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Exception as error:
-            rows[name].trouble = _trouble(error)
-            steps.pop(name, None)
-        if rows[name].trouble:
-            gc.collect()  # what the error held on to
-
-    def prepare(name: str) -> None:
-        step = variants[name]()
-        rows[name].compile_seconds, rows[name].note = step.compile_seconds, step.note
-        for _ in range(2):
-            step.run()
-            step.clean()
-        steps[name] = step
-
-    def timed(name: str) -> None:
-        steps[name].run()  # so that none finds the caches as another variant left them
-        steps[name].clean()
-        start = time.perf_counter()
-        steps[name].run()
-        seconds[name].append(time.perf_counter() - start)
-        steps[name].clean()
-
-    for name in variants:
-        attempt(name, lambda name=name: prepare(name))
-    for _ in range(repeats):
-        for name in list(steps):
-            attempt(name, lambda name=name: timed(name))
-    for name, step in steps.items():
-        rows[name].milliseconds = 1e3 * statistics.median(seconds[name])
-        rows[name].peak_bytes = step.peak_bytes()
-        if non_private in steps:
-            pairs = zip(seconds[name], seconds[non_private], strict=True)
-            rows[name].ratio = statistics.median(own / plain for own, plain in pairs)
-    return list(rows.values())
-
-
-def _trouble(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}"
-    if "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower() or "OutOfMemory" in text:
-        return "out of memory"
-    if isinstance(error, ModuleNotFoundError):
-        return f"{error.name} is not installed"
-    traceback.print_exception(error, file=sys.stderr)
-    return text.splitlines()[0][:120]
-
-
 def check(preset: Preset) -> dict[str, float]:
     """How far book-keeping's sum is from the others', relative to its norm."""
     functions, arguments = jax_variants(preset)
@@ -157,29 +82,6 @@ def check(preset: Preset) -> dict[str, float]:
     own = flat(functions["book-keeping"])
     others = {name: flat(functions[name]) for name in ("vmap", "jax-privacy")}
     return {name: float(np.linalg.norm(own - other) / np.linalg.norm(other)) for name, other in others.items()}
-
-
-def machine(preset: Preset) -> dict[str, object]:
-    """Where and with what it was measured."""
-    device = jax.devices()[0]
-    found: dict[str, object] = {"device": device.device_kind, "cores": os.cpu_count(), "dtype": preset.dtype}
-    for package in ("jax", "flax", "jax-privacy", "torch", "transformers", "opacus"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
-
-
-def table(rows: list[Row]) -> str:
-    lines = [f"{'variant':28}{'ms':>12}{'ratio':>8}{'compile s':>11}{'peak MiB':>10}"]
-    for row in rows:
-        if row.trouble:
-            lines.append(f"{row.variant:28}{row.trouble}")
-            continue
-        cells = ((row.ratio, 8, ".2f"), (row.compile_seconds, 11, ".1f"))
-        text = "".join(f"{'-' if value is None else format(value, form):>{wide}}" for value, wide, form in cells)
-        peak = "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**20:.0f}"
-        lines.append(f"{row.variant:28}{row.milliseconds:>12.1f}{text}{peak:>10}")
-    return "\n".join(lines + [f"{row.variant}: {row.note}" for row in rows if row.note])
 
 
 def _peers() -> tuple[Any, str]:
@@ -224,14 +126,8 @@ def main() -> None:
         rows = measure(wanted(peers.steps(preset)), peers.NON_PRIVATE, arguments.repeats)
         peers.release()
     rows = measure(wanted(jax_steps(preset)), NON_PRIVATE, arguments.repeats) + rows
-    if arguments.json:
-        shape = dataclasses.asdict(preset)
-        found = {"machine": machine(preset), "preset": arguments.preset, "shape": shape, "repeats": arguments.repeats}
-        print(json.dumps({**found, "rows": [dataclasses.asdict(row) for row in rows]}, indent=2))
-        return
-    described = ", ".join(f"{name} {value}" for name, value in machine(preset).items())
-    print(f"{arguments.preset}, {preset.batch} × {preset.length}: {described}")
-    print(table(rows))
+    asked = {"preset": arguments.preset, "shape": dataclasses.asdict(preset), "repeats": arguments.repeats}
+    show(f"{arguments.preset}, {preset.batch} × {preset.length}", asked, preset.dtype, rows, arguments.json)
 
 
 if __name__ == "__main__":

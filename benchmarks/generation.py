@@ -4,15 +4,13 @@ python -m benchmarks.generation --preset tiny [--beams 4] [--batch B] [--source 
     [--repeats n] [--no-peers] [--json]
 
 Both have random weights of the same shapes, keep keys and values, and generate exactly T tokens for each of B inputs of
-S tokens: no text ends early. Both use the threads that they use by default. After a warm-up they take turns, so that a
-machine that slows down slows both; a ratio is the median over the rounds of transformers' time to ours. A token counts
-once, however many beams there are. On a GPU both compute in bfloat16 unless told otherwise.
+S tokens: no text ends early. Both use the threads that they use by default and take turns; ratios are to our time,
+and what is called compiling is the first call. A token counts once, however many beams there are. On a GPU both compute
+in bfloat16 unless told otherwise.
 """
 
 import argparse
 import dataclasses
-import json
-import statistics
 import time
 import warnings
 from collections.abc import Callable
@@ -21,8 +19,8 @@ import jax
 import numpy as np
 
 from benchmarks import networks
-from benchmarks.clipping import machine
 from benchmarks.networks import Preset
+from benchmarks.turns import Step, measure, show
 from dpnlp.models.generation import Generation, generate
 
 OURS, THEIRS = "dpnlp", "transformers"
@@ -37,23 +35,11 @@ class Shape:
     length: int
 
 
-@dataclasses.dataclass
-class Row:
-    """What was measured of one of the two."""
-
-    variant: str
-    seconds: float | None = None
-    tokens_per_second: float | None = None
-    first_seconds: float | None = None  # with compilation
-    ratio: float | None = None  # transformers' time to this one's
-    trouble: str | None = None
-
-
 def inputs(shape: Shape) -> np.ndarray:
     return networks.batch(shape.preset)["ids"]
 
 
-def ours(shape: Shape) -> Callable[[], None]:
+def ours(shape: Shape) -> Step:
     model = networks.build(shape.preset)
     options = Generation(shape.length, start=0, end=(), pad=0, beams=shape.beams)
     texts = inputs(shape).tolist()
@@ -61,10 +47,10 @@ def ours(shape: Shape) -> Callable[[], None]:
     def run() -> None:
         generate(model, texts, options, batch=shape.preset.batch, lengths=(shape.preset.length,))
 
-    return run
+    return _ready(run)
 
 
-def theirs(shape: Shape) -> Callable[[], None]:
+def theirs(shape: Shape) -> Step:
     import torch
 
     from benchmarks import peers
@@ -80,49 +66,14 @@ def theirs(shape: Shape) -> Callable[[], None]:
             found = model.generate(ids, attention_mask=mask, num_beams=shape.beams, do_sample=False, **lengths)
         assert found.cpu().shape == (shape.preset.batch, 1 + shape.length), found.shape
 
-    return run
+    return _ready(run)
 
 
-def measure(makers: dict[str, Callable[[Shape], Callable[[], None]]], shape: Shape, repeats: int) -> list[Row]:
-    """Runs the two in turns. One that cannot run says why in its row."""
-    rows, runs, seconds = {name: Row(name) for name in makers}, {}, {name: [] for name in makers}
-
-    def timed(run: Callable[[], None]) -> float:
-        start = time.perf_counter()
-        run()
-        return time.perf_counter() - start
-
-    for name, make in makers.items():
-        try:
-            run = make(shape)
-        except ModuleNotFoundError as error:
-            rows[name].trouble = f"{error.name} is not installed"
-            continue
-        rows[name].first_seconds = timed(run)
-        runs[name] = run
-    for _ in range(repeats):
-        for name, run in runs.items():
-            seconds[name].append(timed(run))
-    for name in runs:
-        rows[name].seconds = statistics.median(seconds[name])
-        rows[name].tokens_per_second = shape.preset.batch * shape.length / rows[name].seconds
-        if THEIRS in runs:
-            rows[name].ratio = statistics.median(
-                other / own for own, other in zip(seconds[name], seconds[THEIRS], strict=True)
-            )
-    return list(rows.values())
-
-
-def table(rows: list[Row]) -> str:
-    lines = [f"{'variant':16}{'ms':>10}{'tokens/s':>12}{'ratio':>8}{'first s':>9}"]
-    for row in rows:
-        if row.trouble:
-            lines.append(f"{row.variant:16}{row.trouble}")
-            continue
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        times = f"{1e3 * row.seconds:>10.1f}{row.tokens_per_second:>12.0f}"
-        lines.append(f"{row.variant:16}{times}{ratio:>8}{row.first_seconds:>9.1f}")
-    return "\n".join(lines)
+def _ready(run: Callable[[], None]) -> Step:
+    """After the first call, which compiles."""
+    start = time.perf_counter()
+    run()
+    return Step(run, time.perf_counter() - start)
 
 
 def main() -> None:
@@ -141,15 +92,14 @@ def main() -> None:
     preset = dataclasses.replace(preset, batch=given.batch, length=given.source, dtype=dtype)
     shape = Shape(preset, given.beams, given.length)
     warnings.simplefilter("ignore")  # transformers'
-    rows = measure({OURS: ours, THEIRS: theirs} if given.peers else {OURS: ours}, shape, given.repeats)
-    if given.json:
-        found = {"machine": machine(preset), "preset": given.preset, "shape": dataclasses.asdict(shape)}
-        rounds = {"repeats": given.repeats, "rows": [dataclasses.asdict(row) for row in rows]}
-        print(json.dumps(found | rounds, indent=2))
-        return
-    described = ", ".join(f"{name} {value}" for name, value in machine(preset).items())
-    print(f"{given.preset}, {preset.batch} × {preset.length} → {shape.length}, beams {shape.beams}: {described}")
-    print(table(rows))
+    variants = {OURS: ours, THEIRS: theirs} if given.peers else {OURS: ours}
+    made = {name: lambda make=make: make(shape) for name, make in variants.items()}
+    rows = measure(made, OURS, given.repeats)
+    for row in (row for row in rows if row.milliseconds):
+        row.note = f"{1e3 * preset.batch * shape.length / row.milliseconds:,.0f} tokens a second"
+    asked = {"preset": given.preset, "shape": dataclasses.asdict(shape), "repeats": given.repeats}
+    title = f"{given.preset}, {preset.batch} × {preset.length} → {shape.length}, beams {shape.beams}"
+    show(title, asked, preset.dtype, rows, given.json)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """What the clipping benchmark trains: dpnlp's T5, and a classifier of BERT's shape, with random weights."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import transformers
 from flax import nnx
 
 from dpnlp.bookkeeping import Array
@@ -45,20 +44,6 @@ PRESETS = {
 }
 
 
-@dataclass
-class Step:
-    """A way to a gradient that is ready to run; `run` returns when the device has finished."""
-
-    run: Callable[[], Any]
-    compile_seconds: float | None = None
-    peak_bytes: Callable[[], int | None] = lambda: None  # asked after the last run
-    clean: Callable[[], None] = lambda: None  # frees what a run left behind
-    note: str = ""
-
-
-Variants = dict[str, Callable[[], Step]]
-
-
 def build(preset: Preset) -> nnx.Module:
     """The network of a preset, with random weights."""
     return Classifier(preset, rngs=nnx.Rngs(0)) if preset.family == "bert" else t5.T5(config(preset), rngs=nnx.Rngs(0))
@@ -79,6 +64,22 @@ def config(preset: Preset) -> t5.Config:
         tied=preset.tied,
         scaled_output=preset.tied,
         dtype=preset.dtype,
+    )
+
+
+def their_config(preset: Preset) -> transformers.PreTrainedConfig:
+    """The same in the words of transformers."""
+    kind = transformers.T5Config if preset.tied else transformers.MT5Config
+    return kind(
+        vocab_size=preset.vocabulary,
+        d_model=preset.width,
+        d_kv=preset.head_width,
+        d_ff=preset.hidden,
+        num_layers=preset.layers,
+        num_heads=preset.heads,
+        feed_forward_proj="gated-gelu" if preset.gated else "relu",
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
     )
 
 

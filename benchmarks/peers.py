@@ -14,7 +14,8 @@ import transformers
 from torch import nn
 
 from benchmarks import networks
-from benchmarks.networks import CLIP_NORM, Preset, Step, Variants
+from benchmarks.networks import CLIP_NORM, Preset
+from benchmarks.turns import Step, Variants
 
 NON_PRIVATE, HOOKS, GHOST = "huggingface", "opacus-hooks", "opacus-ghost"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -105,20 +106,10 @@ def build(preset: Preset) -> Peer:
 
 def t5(preset: Preset) -> nn.Module:
     """Hugging Face's T5 of a preset, or its mT5 where the output layer is one of its own."""
-    settings = {
-        "vocab_size": preset.vocabulary,
-        "d_model": preset.width,
-        "d_kv": preset.head_width,
-        "d_ff": preset.hidden,
-        "num_layers": preset.layers,
-        "num_heads": preset.heads,
-        "feed_forward_proj": "gated-gelu" if preset.gated else "relu",
-        "dropout_rate": 0.0,
-        "decoder_start_token_id": 0,
-    }
+    config = networks.their_config(preset)
     if preset.tied:
-        return transformers.T5ForConditionalGeneration(transformers.T5Config(**settings))
-    model = transformers.MT5ForConditionalGeneration(transformers.MT5Config(**settings))
+        return transformers.T5ForConditionalGeneration(config)
+    model = transformers.MT5ForConditionalGeneration(config)
     # Some releases of transformers tie it whatever the configuration says; and it starts where ours does.
     model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * preset.width**-0.5)
     return model

@@ -58,6 +58,17 @@ def loaded(theirs, folder, **options):
     return pretrained.load(folder, **options)
 
 
+def pairs(made, kinds):
+    """A fixture with each kind of model, here and in transformers."""
+
+    @pytest.fixture(scope="module", params=kinds)
+    def pair(request, tmp_path_factory):
+        theirs = made(request.param)
+        return loaded(theirs, tmp_path_factory.mktemp("theirs")), theirs
+
+    return pair
+
+
 def texts(length=7, target=5, seed=0):
     """Three inputs: without padding, with padding after, with padding before; and what the decoder is given."""
     rng = np.random.default_rng(seed)

@@ -27,10 +27,7 @@ def made(kind, **changes):
     return moved(transformers.MarianMTModel(config))
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def pair(request, tmp_path_factory):
-    theirs = made(request.param)
-    return agreement.loaded(theirs, tmp_path_factory.mktemp("theirs")), theirs
+pair = agreement.pairs(made, KINDS)
 
 
 def test_the_logits_are_those_of_transformers(pair):
