@@ -296,7 +296,7 @@ DEFECTS = (
     Defect(
         "clipping: the rounding of bfloat16 not counted",
         "training/clipping.py",
-        "return _half_unit(self.dtype) ** 2 * self.positions",
+        "return self.rounding**2 * self.positions",
         "return 0 * self.positions",
         ("training/test_step.py::test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm", *CLIPPING),
     ),
@@ -317,9 +317,16 @@ DEFECTS = (
     Defect(
         "clipping: the rounding of bfloat16 not counted in sums over pairs of positions",
         "training/clipping.py",
-        "slack = slack + _half_unit(dtype) ** 2 * positions * spread",
+        "slack = slack + u**2 * positions * spread",
         "slack = slack + 0 * spread",
         ("training/test_step.py::test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm", *CLIPPING),
+    ),
+    Defect(
+        "clipping: of the uses of a weight the widest type decides how far scaling rounds",
+        "training/clipping.py",
+        "return max(_half_unit(side.dtype)",
+        "return min(_half_unit(side.dtype)",
+        ("training/test_step.py",),
     ),
     Defect(
         "clipping: a kernel that leaves out the last columns",

@@ -52,6 +52,7 @@ class Tape:
     taps: Sequence[Array] | None = None
     uses: list[Use] = field(default_factory=list)
     shapes: list[jax.ShapeDtypeStruct] = field(default_factory=list)
+    finite: list[Array] = field(default_factory=list)  # what was kept finite where it was made
 
     def tapped(self, use: Use, output: Array) -> Array:
         """The output with this use's tap added to it."""
@@ -123,12 +124,22 @@ def direct(weight: nnx.Variable[Array], batch: int) -> Array:
     return tape.tapped(Use(weight, Kind.DIRECT), jnp.broadcast_to(value, (batch, *value.shape)))
 
 
+def made_finite(make: Callable[[bool, Array], Array], x: Array) -> Array:
+    """`make(guard, x)`, told to keep what it makes `finite` where a tape is open: no use of it will do so again."""
+    tape = _OPEN.get()
+    made = make(tape is not None, x)
+    if tape is not None:
+        tape.finite.append(made)
+    return made
+
+
 def scales_rows(shape: tuple[int, ...]) -> bool:
     """Whether clip factors are multiplied into the rows' side of Σ_t left_t ⊗ right_t, it being the narrower one.
 
-    The other side is kept finite as it is made, at no cost: a factor of 0 could not take away what is no number.
+    The other side is kept finite as it is made, at no cost: a factor of 0 could not take away what is no number. Of two
+    sides as wide it is the rows', the inputs: queries, keys and values have theirs in common, which is scaled once.
     """
-    return shape[0] < shape[1]
+    return shape[0] <= shape[1]
 
 
 _SIDES = (Kind.INPUT, Kind.OUTPUT)
@@ -142,8 +153,10 @@ def _gradient_is_wide(weight: nnx.Variable[Array], kind: Kind) -> bool:
 
 def _guarded(weight: nnx.Variable[Array], kind: Kind, written: Array) -> Array:
     """What is written down, kept finite where it is on the side that clip factors are not multiplied into."""
-    guards = _notes(weight) and kind in _SIDES and not _gradient_is_wide(weight, kind)
-    return finite(written) if guards else written
+    tape = _OPEN.get()
+    if tape is None or not _notes(weight) or kind not in _SIDES or _gradient_is_wide(weight, kind):
+        return written
+    return written if any(written is known for known in tape.finite) else finite(written)
 
 
 def _notes(weight: nnx.Variable[Array]) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.data.arrays import Arrays
-from dpnlp.models.layers import Linear
+from dpnlp.models.layers import Embedding, Linear
 from dpnlp.training.clipping import Clipping, Method
 from dpnlp.training.parameters import apart
 from dpnlp.training.plan import Plan
@@ -305,6 +305,22 @@ def test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm(width)
     data = Arrays(tuple(np.asarray(rng.uniform(1, 100, (64, 1)), np.float32) for _ in range(2)))
     step, parameters = begun(Linear(width, width, bias=False, rngs=nnx.Rngs(0)), narrow, planned(0.5))
     sums = [summed(step, parameters, data, [row], 1).gradients["kernel"] for row in range(64)]
+    each = [float(np.linalg.norm(np.asarray(total, np.float64))) for total in sums]
+    assert 0.5 * 0.98 < min(each) <= max(each) <= 0.5
+
+
+def test_law_5_holds_for_a_table_that_is_looked_up_in_float32_and_attended_to_in_bfloat16():
+    """The narrowest type among the uses of a weight decides how far scaling may round its gradient up."""
+
+    def narrow(model, batch):
+        x, slope = (jnp.repeat(array, 4, axis=1) for array in batch)
+        rows = model(jnp.zeros(1, jnp.int32)[None].repeat(len(x), axis=0))[:, 0]
+        return 1e-6 * rows.sum(axis=1) + (model.attend(x.astype(jnp.bfloat16)) * slope).sum(axis=1)
+
+    rng = np.random.default_rng(0)
+    data = Arrays(tuple(np.asarray(rng.uniform(1, 100, (64, 1)), np.float32) for _ in range(2)))
+    step, parameters = begun(Embedding(4, 4, rngs=nnx.Rngs(0)), narrow, planned(0.5))
+    sums = [summed(step, parameters, data, [row], 1).gradients["table"] for row in range(64)]
     each = [float(np.linalg.norm(np.asarray(total, np.float64))) for total in sums]
     assert 0.5 * 0.98 < min(each) <= max(each) <= 0.5
 

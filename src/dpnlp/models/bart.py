@@ -123,7 +123,7 @@ class BART(Seq2Seq):
         return self.tokens if self.decoder_tokens is None else self.decoder_tokens
 
     def _enter(self, tokens: Embedding, entrance: nnx.Module, ids: Array, positions: Array) -> Array:
-        x = tokens(ids).astype(self.dtype)
+        x = tokens(ids, self.dtype)
         if self.config.scaled:
             x = x * math.sqrt(self.config.width)
         return self.dropout(entrance(x, ids, positions))

@@ -6,6 +6,7 @@ All inputs have the batch first: x is [batch, …, width]. A layer never looks a
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,26 @@ from dpnlp import bookkeeping, dropout
 from dpnlp.bookkeeping import Array, Kind
 from dpnlp.checks import BadInput
 
+
+def relu(x: Array) -> Array:
+    """max(x, 0). Its gradient is known from what comes out: what went in need not be kept."""
+    return bookkeeping.made_finite(_relu, x)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _relu(guard: bool, x: Array) -> Array:
+    y = jnp.maximum(x, 0)
+    return bookkeeping.finite(y) if guard else y
+
+
+@_relu.defjvp
+def _(guard: bool, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    y = _relu(guard, *primals)
+    return y, jnp.where(y > 0, tangents[0], 0)
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": jax.nn.relu,
+    "relu": relu,
     "silu": jax.nn.silu,
     "gelu": partial(jax.nn.gelu, approximate=False),
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
@@ -55,8 +74,11 @@ class Embedding(nnx.Module):
     def __init__(self, tokens: int, width: int, *, rngs: nnx.Rngs) -> None:
         self.table = nnx.Param(jax.random.normal(rngs.params(), (tokens, width)))
 
-    def __call__(self, ids: Array) -> Array:  # [batch, …] -> [batch, …, width]
-        return bookkeeping.note(self.table, Kind.ROWS, ids, lambda ids, table: jnp.take(table, ids, axis=0))
+    def __call__(self, ids: Array, dtype: Any = "float32") -> Array:  # [batch, …] -> [batch, …, width]
+        def look_up(ids: Array, table: Array) -> Array:
+            return jnp.take(table, ids, axis=0).astype(dtype)
+
+        return bookkeeping.note(self.table, Kind.ROWS, ids, look_up)
 
     def attend(self, x: Array) -> Array:  # [batch, …, width] -> [batch, …, tokens]
         return bookkeeping.note(self.table, Kind.OUTPUT, x, lambda x, table: _product(x, table.T))
@@ -68,11 +90,30 @@ class PositionBuckets(nnx.Module):
     def __init__(self, buckets: int, heads: int, *, rngs: nnx.Rngs) -> None:
         self.table = nnx.Param(jax.random.normal(rngs.params(), (buckets, heads)))
 
-    def __call__(self, bucket: Array, batch: int) -> Array:  # [queries, keys] -> [batch or 1, heads, queries, keys]
+    def __call__(self, bucket: Array, batch: int, dtype: Any = "float32") -> Array:
+        """[queries, keys] -> [batch or 1, heads, queries, keys], for one layer; `dtype` is what the layer computes in.
+
+        Each layer is to ask for itself. What flows back is large, and becomes a gradient of the table at once; where
+        all layers share what they add, book-keeping would have to hold and add it up for each example.
+        """
         tables = bookkeeping.direct(self.table, batch)
         # A product with zeros and ones: its gradient is one too, where that of a lookup would be a slow scatter.
-        chosen = jax.nn.one_hot(bucket, tables.shape[1], dtype=tables.dtype)
-        return jnp.einsum("qkn,bnh->bhqk", chosen, tables)
+        return _looked_up(dtype, jax.nn.one_hot(bucket, tables.shape[1], dtype=tables.dtype), tables)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _looked_up(dtype: Any, chosen: Array, tables: Array) -> Array:  # [q, k, n], [b, n, h] -> [b, h, q, k]
+    """The tables are copies of one, so that one product is enough; only the gradient has one for each."""
+    one = jnp.einsum("qkn,nh->hqk", chosen, tables[0])
+    return jnp.broadcast_to(one, (tables.shape[0], *one.shape))
+
+
+def _looked_up_backward(dtype: Any, chosen: Array, upstream: Array) -> tuple[None, Array]:
+    sides = chosen.astype(dtype), upstream.astype(dtype)
+    return None, jnp.einsum("qkn,bhqk->bnh", *sides, preferred_element_type=jnp.float32)
+
+
+_looked_up.defvjp(lambda dtype, chosen, tables: (_looked_up(dtype, chosen, tables), chosen), _looked_up_backward)
 
 
 class RMSNorm(nnx.Module):

@@ -115,15 +115,15 @@ class Seq2Seq(nnx.Module):
         positions = position + jnp.arange(ids.shape[1])
         x = self.embed(ids, positions)
         if before is None:
-            own, bias = past(positions, ids.shape[1]), self.bias(positions, ids.shape[1], ids.shape[0])
+            beams, length, own = 1, ids.shape[1], past(positions, ids.shape[1])
         else:
             before = before.at(position)
             _, beams, length = before.origins.shape
-            own, bias = before.seen(position), self.bias(positions, length, ids.shape[0])
-            bias = bias if bias is None else jnp.repeat(bias, beams, axis=-1)
-        sight = Sight(own, bias, real(memory.mask))
+            own = before.seen(position)
         after = []
         for index, layer in enumerate(self.decoder):
+            bias = self.bias(positions, length, ids.shape[0])
+            sight = Sight(own, bias if bias is None else jnp.repeat(bias, beams, axis=-1), real(memory.mask))
             kept = None if before is None else before.layers[index]
             x, kept = layer(x, kept, positions[0], memory.crossed[index], sight)
             after.append(kept)

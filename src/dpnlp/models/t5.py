@@ -65,17 +65,17 @@ class T5(Seq2Seq):
 
     def encode(self, ids: Array, mask: Array) -> Array:  # [batch, source] -> [batch, source, width]
         positions = jnp.arange(ids.shape[1])
-        bias = self.encoder_positions(self._buckets(positions, ids.shape[1], both_ways=True), ids.shape[0])
+        bucket = self._buckets(positions, ids.shape[1], both_ways=True)
         x = self.embed(ids, positions)
         for layer in self.encoder:
-            x = layer(x, real(mask), bias)
+            x = layer(x, real(mask), self.encoder_positions(bucket, ids.shape[0], self.dtype))
         return self.dropout(self.encoder_norm(x))
 
     def embed(self, ids: Array, positions: Array) -> Array:  # [batch, length] -> [batch, length, width]
-        return self.dropout(self.tokens(ids).astype(self.dtype))
+        return self.dropout(self.tokens(ids, self.dtype))
 
     def bias(self, positions: Array, keys: int, batch: int) -> Array:
-        return self.decoder_positions(self._buckets(positions, keys, both_ways=False), batch)
+        return self.decoder_positions(self._buckets(positions, keys, both_ways=False), batch, self.dtype)
 
     def finish(self, x: Array) -> Array:  # [batch, target, width]
         return self.dropout(self.decoder_norm(x))

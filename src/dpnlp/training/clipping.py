@@ -217,14 +217,14 @@ def _size(books: Iterable["_Book"]) -> _Size:
         for terms in book.terms():
             sums[terms.shape] = sums[terms.shape] + terms if terms.shape in sums else terms
         for use in book.pairs():
-            alike.setdefault((book.positions, book.dtype, use.left.shape, use.right.shape), []).append(use)
+            alike.setdefault((book.positions, book.rounding, use.left.shape, use.right.shape), []).append(use)
     for terms in sums.values():
         squared = squared + jnp.sum(terms, axis=(1, 2))
-    for (positions, dtype, _, _), uses in alike.items():
+    for (positions, u, _, _), uses in alike.items():
         pairs, spread = over_pairs(*zip(*uses, strict=True))
         squared = squared + pairs
         doubt = doubt + 2 * _half_unit(jnp.float32) * positions * spread
-        slack = slack + _half_unit(dtype) ** 2 * positions * spread
+        slack = slack + u**2 * positions * spread
     K = max(size for book in books for size in (*book.shape, book.positions))
     return _Size(squared, doubt + K / 16 * _half_unit(jnp.float32) * jnp.abs(squared), slack)
 
@@ -267,8 +267,9 @@ class _Book:
         return sum(use.right.shape[1] for use in self.outer)
 
     @property
-    def dtype(self) -> Any:
-        return jnp.result_type(*(use.right for use in self.outer)) if self.outer else None
+    def rounding(self) -> float:
+        """u, of the narrowest type among the sides: that is how far scaling one of them may round it."""
+        return max(_half_unit(side.dtype) for use in self.outer for side in (use[1:] if use.one_hot else use))
 
     @property
     def built(self) -> bool:
@@ -298,7 +299,7 @@ class _Book:
         if not self.built:
             return jnp.zeros(())
         left, right = (jnp.sum(side.astype(jnp.float32) ** 2, axis=-1) for side in self.joined())
-        return _half_unit(self.dtype) ** 2 * self.positions * jnp.sum(left * right, axis=1)
+        return self.rounding**2 * self.positions * jnp.sum(left * right, axis=1)
 
     def weighted_sum(self, factors: Array) -> Array:
         """Σ over the records of their factor times their gradient, in float32.
