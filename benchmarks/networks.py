@@ -1,4 +1,4 @@
-"""What the clipping benchmark trains: dpnlp's T5, and a classifier of BERT's shape, with random weights."""
+"""What the clipping benchmark trains: dpnlp's T5, and a classifier on its BERT, with random weights."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,8 @@ import transformers
 from flax import nnx
 
 from dpnlp.bookkeeping import Array
-from dpnlp.models import cross_entropy, t5
-from dpnlp.models.attention import Attention, real, scaled
-from dpnlp.models.layers import ACTIVATIONS, Embedding, LayerNorm, Linear
+from dpnlp.models import bert, cross_entropy, t5
+from dpnlp.models.layers import Linear
 
 CLIP_NORM = 1.0
 
@@ -114,38 +113,20 @@ def losses(model: nnx.Module, batch: dict[str, Array]) -> Array:
 
 
 class Classifier(nnx.Module):
-    """BERT: learned positions, norms after each layer, a pooler and two labels."""
+    """BERT with two labels on its pooled state."""
 
     def __init__(self, preset: Preset, rngs: nnx.Rngs) -> None:
-        self.dtype = preset.dtype
-        self.tokens = Embedding(preset.vocabulary, preset.width, rngs=rngs)
-        self.positions = Embedding(512, preset.width, rngs=rngs)
-        self.types = Embedding(2, preset.width, rngs=rngs)
-        self.norm = LayerNorm(preset.width, epsilon=1e-12)
-        self.encoder = nnx.List([Block(preset, rngs=rngs) for _ in range(preset.layers)])
-        self.pooler = Linear(preset.width, preset.width, rngs=rngs)
+        shape = bert.Config(
+            vocabulary=preset.vocabulary,
+            width=preset.width,
+            layers=preset.layers,
+            heads=preset.heads,
+            hidden=preset.hidden,
+            positions=512,
+            dtype=preset.dtype,
+        )
+        self.bert = bert.BERT(shape, rngs=rngs)
         self.head = Linear(preset.width, 2, rngs=rngs)
 
     def __call__(self, batch: dict[str, Array]) -> Array:  # [batch, labels]
-        ids = batch["ids"]
-        places = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-        x = self.tokens(ids) + self.positions(places) + self.types(jnp.zeros_like(ids))
-        x = self.norm(x.astype(self.dtype))
-        for block in self.encoder:
-            x = block(x, real(batch["mask"]))
-        return self.head(jnp.tanh(self.pooler(x[:, 0])))
-
-
-class Block(nnx.Module):
-    """One of BERT's layers."""
-
-    def __init__(self, preset: Preset, *, rngs: nnx.Rngs) -> None:
-        scale = scaled(preset.head_width)
-        self.attention = Attention(preset.width, preset.heads, preset.head_width, bias=True, scale=scale, rngs=rngs)
-        self.attention_norm, self.feed_norm = (LayerNorm(preset.width, epsilon=1e-12) for _ in range(2))
-        self.up = Linear(preset.width, preset.hidden, rngs=rngs)
-        self.down = Linear(preset.hidden, preset.width, rngs=rngs)
-
-    def __call__(self, x: Array, mask: Array) -> Array:
-        x = self.attention_norm(x + self.attention(x, self.attention.keys_values(x), mask))
-        return self.feed_norm(x + self.down(ACTIVATIONS["gelu"](self.up(x))))
+        return self.head(self.bert.pooled(self.bert(batch["ids"], batch["mask"])))

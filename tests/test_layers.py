@@ -28,8 +28,9 @@ MAY_IMPORT = {
     "rewriting": VOCABULARY | MATERIAL | ENGINE | {"tasks"},
     "federated": VOCABULARY | MATERIAL | ENGINE | {"tasks"},
     "audit": VOCABULARY | MATERIAL | ENGINE | {"tasks", "rewriting", "federated"},
+    "demo": {"checks", "data", "models", "tasks", "audit"},
     "runs": VOCABULARY | {"accounting", "metrics"},
-    "cli": VOCABULARY | MATERIAL | ENGINE | {"tasks", "rewriting", "federated", "audit", "runs"},
+    "cli": VOCABULARY | MATERIAL | ENGINE | {"tasks", "rewriting", "federated", "audit", "demo", "runs"},
 }
 """Each part of dpnlp, that is, each file or folder in it, and the other parts that it may import."""
 
@@ -112,7 +113,9 @@ def test_the_table_says_what_the_design_says(part, never):
     assert MAY_IMPORT[part].isdisjoint(never)
 
 
-@pytest.mark.parametrize(("part", "importers"), [("cli", ["__main__"]), ("runs", ["cli"]), ("__main__", [])])
+@pytest.mark.parametrize(
+    ("part", "importers"), [("cli", ["__main__"]), ("runs", ["cli"]), ("demo", ["cli"]), ("__main__", [])]
+)
 def test_what_stands_on_top_is_imported_only_by_what_starts_it(part, importers):
     assert [other for other, others in MAY_IMPORT.items() if part in others] == importers
 

@@ -123,9 +123,9 @@ def test_the_key_is_a_secret_of_its_own(dataset: Path) -> None:
         "corpus.jsonl.ledger.head",
         "corpus.jsonl.ledger.key",
     ]
-    assert key_path(dataset).stat().st_mode & 0o777 == 0o600
+    assert key_path(Ledger.beside(dataset)).stat().st_mode & 0o777 == 0o600
     ledger = Ledger.beside(dataset)
-    key, content = key_path(dataset).read_bytes(), dataset.read_bytes()
+    key, content = key_path(Ledger.beside(dataset)).read_bytes(), dataset.read_bytes()
     written = ledger.path.read_bytes() + ledger.head_path.read_bytes()
     assert len(key) == 32
     assert key not in written
@@ -133,29 +133,29 @@ def test_the_key_is_a_secret_of_its_own(dataset: Path) -> None:
     for name in hashlib.algorithms_guaranteed - {"shake_128", "shake_256"}:
         assert hashlib.new(name, content).hexdigest()[:64].encode() not in written
     assert hashlib.blake2b(content, digest_size=32).hexdigest().encode() not in written
-    key_path(dataset).unlink()
+    key_path(Ledger.beside(dataset)).unlink()
     assert fingerprint(dataset) != value
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_a_damaged_key_is_named(dataset: Path, size: int) -> None:
-    key_path(dataset).write_bytes(bytes(size))
+    key_path(Ledger.beside(dataset)).write_bytes(bytes(size))
     message = (
         f"ledger.key: the key has {size} bytes and must have 32; restore it from a copy, or delete it, after which "
     )
     with pytest.raises(BadInput, match=re.escape(message)):
         fingerprint(dataset)
-    assert key_path(dataset).read_bytes() == bytes(size)
+    assert key_path(Ledger.beside(dataset)).read_bytes() == bytes(size)
 
 
 def test_of_two_keys_made_at_once_the_first_stays(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = bytes(range(32))
 
     def while_another_process_is_faster(size: int) -> bytes:
-        key_path(dataset).write_bytes(first)
+        key_path(Ledger.beside(dataset)).write_bytes(first)
         return bytes(size)
 
     monkeypatch.setattr(os, "urandom", while_another_process_is_faster)
     assert fingerprint(dataset) == fingerprint(dataset)
-    assert key_path(dataset).read_bytes() == first
-    assert sorted(dataset.parent.iterdir()) == [dataset, key_path(dataset)]
+    assert key_path(Ledger.beside(dataset)).read_bytes() == first
+    assert sorted(dataset.parent.iterdir()) == [dataset, key_path(Ledger.beside(dataset))]

@@ -256,7 +256,7 @@ def test_a_tokenizer_goes_with_the_model(folder, tmp_path):
 def test_a_model_of_the_hub_is_downloaded(folder, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        f"{pretrained.__name__}.folders.snapshot_download", lambda name, **options: asked.append(name) or str(folder)
+        f"{pretrained.__name__}.opening.snapshot_download", lambda name, **options: asked.append(name) or str(folder)
     )
     np.testing.assert_array_equal(our_logits(pretrained.load("some/model")), our_logits(pretrained.load(folder)))
     assert asked == ["some/model"]
@@ -277,7 +277,7 @@ def test_a_hub_that_has_no_answer_is_one_sentence(monkeypatch, answer):
     def refuse(*_, **__):
         raise answer
 
-    monkeypatch.setattr(f"{pretrained.__name__}.folders.snapshot_download", refuse)
+    monkeypatch.setattr(f"{pretrained.__name__}.opening.snapshot_download", refuse)
     sentence = refusal(pretrained.load, "some/model")
     assert sentence.startswith("source = some/model: there is no such folder, and the Hugging Face hub does not")
     assert "give the path of its folder" in sentence

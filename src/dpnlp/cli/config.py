@@ -126,10 +126,13 @@ def _walk(cls: type[Config], prefix: str = "", group: str = "", defaults: Any = 
 
 
 def as_typed(cls: type[Config], sentence: str) -> str:
-    """A refusal that begins with a field, "lot_size = 7: ...", with the flag that the user knows it by."""
+    """A refusal that begins with a field, "lot_size = 7: ...", with the flag that the user knows it by.
+
+    The library knows nothing of sections: a name that only one of them has is meant.
+    """
     name, found, rest = sentence.partition(" = ")
-    options = _options(cls)
-    return f"{options[name].typed}{found}{rest}" if name in options else sentence
+    meant = [option for known, option in _options(cls).items() if name in (known, known.rpartition(".")[2])]
+    return f"{meant[0].typed}{found}{rest}" if found and len(meant) == 1 else sentence
 
 
 # From values to a dataclass, and back

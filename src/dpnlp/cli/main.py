@@ -33,6 +33,10 @@ Words = tuple[str, ...]
 Commands = Mapping[Words, Command]
 
 COMMANDS: Commands = {
+    ("train",): Command("dpnlp.cli.train:Train", "Train a translation model on private texts"),
+    ("evaluate",): Command("dpnlp.cli.evaluate:Evaluate", "Score a model on pairs of texts"),
+    ("generate",): Command("dpnlp.cli.generate:Generate", "Translate texts, one a line"),
+    ("sweep",): Command("dpnlp.cli.sweep:Sweep", "Train a grid of settings and compare them"),
     ("account",): Command("dpnlp.cli.account:Account", "Plan a private training run: noise, steps or ε from the rest"),
     ("account", "mechanism", "randomized-response"): Command(
         "dpnlp.cli.mechanism:RandomizedResponse", "Answers that are true with a known probability"
@@ -45,6 +49,7 @@ COMMANDS: Commands = {
     ("ledger",): Command("dpnlp.cli.ledger:Show", "Show what was released from a data set and what all of it cost"),
     ("ledger", "budget"): Command("dpnlp.cli.ledger:Budget", "Set what may be spent on a data set"),
     ("ledger", "add"): Command("dpnlp.cli.ledger:Add", "Enter a release that was made by other means"),
+    ("report",): Command("dpnlp.cli.report:Report", "Show what runs promise and what they reached, and write a page"),
 }
 
 
@@ -62,8 +67,8 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
         # What is still buffered would fail again when the interpreter exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except KeyboardInterrupt:
-        return _fail(130, "interrupted.", debug)
+    except KeyboardInterrupt as error:
+        return _fail(130, str(error) or "interrupted.", debug)
     except BadInput as error:
         return _fail(2, str(error), debug)
     except Exception as error:

@@ -110,6 +110,7 @@ def train(
     publish: Publish = lambda history: None,
     stop: Stop = lambda history: False,
     diagnose: Diagnose | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Trains a model as planned. The model that was handed in stays as it is.
 
@@ -117,7 +118,8 @@ def train(
     checkpoints go, and `resume` goes on from the last one, also after a crash. `evaluate` sees a model only when its
     step is on the disk and cannot be made again in another way; `publish` gets all evaluations so far, some of them
     again after a crash, and `stop` may end the run early, in the light of them. `diagnose` is unsafe: it gets what each
-    lot showed of the data, and the guarantee says so.
+    lot showed of the data, and the guarantee says so. Once `interrupted` says so, the run is kept after the step it is
+    in, to be resumed, and ends with a KeyboardInterrupt.
     """
     parts, placement = apart(model, trains), options.placement
     step = Step(loss, parts.frame, placement.state(parts.rest), plan, optimizer, placement, options.average)
@@ -180,9 +182,14 @@ def train(
                 diagnose(done, sums.seen.summary())
             sums, dropout_key = step.empty(state.parameters), record.secret.key("dropout", done)
             bar.advance(plan.epsilon_at_most(done) if bar.shown else 0.0)
+            leaves = interrupted()
             due = _falls_on(done, options.checkpoint_every) or (evaluate and _falls_on(done, options.evaluate_every))
-            if checkpoints and (due or done == last):
+            if checkpoints and (due or leaves or done == last):
                 checkpoints.save(done, state, record)
+            if leaves:
+                if checkpoints:
+                    checkpoints.close()
+                raise KeyboardInterrupt
             if ends():
                 break
     if checkpoints:

@@ -4,7 +4,22 @@ No other part of dpnlp knows their names.
 """
 
 from dpnlp.models.pretrained.adapters import load_adapters, save_adapters
+from dpnlp.models.pretrained.encoder_families import ENCODERS
+from dpnlp.models.pretrained.encoders import Encoder, load_encoder, save_encoder
 from dpnlp.models.pretrained.families import FAMILIES
 from dpnlp.models.pretrained.folders import Pretrained, load, save
+from dpnlp.models.pretrained.scratch import from_scratch
 
-__all__ = ["FAMILIES", "Pretrained", "load", "load_adapters", "save", "save_adapters"]
+__all__ = [
+    "ENCODERS",
+    "FAMILIES",
+    "Encoder",
+    "Pretrained",
+    "from_scratch",
+    "load",
+    "load_adapters",
+    "load_encoder",
+    "save",
+    "save_adapters",
+    "save_encoder",
+]

@@ -1,29 +1,36 @@
-"""How each architecture is read: its config, and the names of its parameters, which are Hugging Face's here alone."""
+"""How each architecture is read: its config, and the names of its parameters; `encoder_families` has the encoders."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from flax import nnx
 
 from dpnlp.checks import BadInput
 from dpnlp.models import bart, m2m100, marian, t5
 from dpnlp.models.pretrained.weights import Checkpoint, Tensor
 from dpnlp.models.seq2seq import Seq2Seq
 
+M = TypeVar("M", bound=nnx.Module)
+
 
 @dataclass(frozen=True)
-class Family:
+class Family(Generic[M]):
     """How an architecture is read.
 
-    `config` makes ours from theirs and from the weights that are there; a config of ours has the fields `tied`,
-    `dtype`, `rematerialise` and one or more that end in `dropout`. `names` has each parameter by its path in the model,
-    joined by dots. `unused` are tensors that old files hold and no model reads.
+    `config` makes ours from theirs and from the weights that are there; a config of ours has the fields `dtype`,
+    `rematerialise` and one or more that end in `dropout`. `names` has each parameter by its path in the model, joined
+    by dots. `unused` are tensors that old files hold and no model reads; `heads` are patterns for those of whatever was
+    put on top of an encoder. `auto` is the class of transformers that opens such a model.
     """
 
     config: Callable[[Any, Checkpoint], Any]
-    build: Callable[..., Seq2Seq]
+    build: Callable[..., M]
     names: Callable[[Any], dict[str, Tensor]]
     unused: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    auto: str = "AutoModelForSeq2SeqLM"
 
 
 _ACTIVATIONS = {
@@ -36,7 +43,7 @@ _ACTIVATIONS = {
 }
 
 
-def _activation(field: str, name: str) -> str:
+def activation(field: str, name: str) -> str:
     """Our name of an activation."""
     if name not in _ACTIVATIONS:
         raise BadInput(f"{field} = {name!r}: the activation must be one of {', '.join(_ACTIVATIONS)}.")
@@ -58,7 +65,7 @@ def _t5_config(theirs: Any, checkpoint: Checkpoint) -> t5.Config:
         hidden=theirs.d_ff,
         encoder_layers=theirs.num_layers,
         decoder_layers=theirs.num_decoder_layers,
-        activation=_activation("feed_forward_proj", theirs.dense_act_fn),
+        activation=activation("feed_forward_proj", theirs.dense_act_fn),
         gated=theirs.is_gated_act,
         tied=_T5_HEAD not in checkpoint.shapes or not tables or checkpoint.same(_T5_HEAD, tables[0]),
         scaled_output=theirs.model_type == "t5" and theirs.scale_decoder_outputs,
@@ -96,7 +103,7 @@ def _t5_names(config: t5.Config) -> dict[str, Tensor]:
     return names
 
 
-_T5 = Family(
+_T5: Family[Seq2Seq] = Family(
     _t5_config,
     t5.T5,
     _t5_names,
@@ -122,7 +129,7 @@ def _bart_config(kind: Callable[..., bart.Config], theirs: Any, checkpoint: Chec
         output_bias=_OUTPUT_BIAS in checkpoint.shapes,
         norm_first=theirs.model_type in ("mbart", "m2m_100"),
         scaled=theirs.scale_embedding,
-        activation=_activation("activation_function", theirs.activation_function),
+        activation=activation("activation_function", theirs.activation_function),
         dropout=theirs.dropout,
         attention_dropout=theirs.attention_dropout,
         activation_dropout=theirs.activation_dropout,
@@ -158,20 +165,28 @@ def _bart_names(config: bart.Config, *, learned: bool) -> dict[str, Tensor]:
     for side, (layers, parts) in sides.items():
         if learned:
             names[f"{side}_entrance.positions.table"] = Tensor(f"model.{side}.embed_positions.weight")
-            names |= _norm_names(f"{side}_entrance.norm", f"model.{side}.layernorm_embedding")
+            names |= norm_names(f"{side}_entrance.norm", f"model.{side}.layernorm_embedding")
         if config.norm_first:
-            names |= _norm_names(f"{side}_norm", f"model.{side}.layer_norm")
+            names |= norm_names(f"{side}_norm", f"model.{side}.layer_norm")
         for layer in range(layers):
             here, there = f"{side}.{layer}", f"model.{side}.layers.{layer}"
             for part, linears, norm in parts:
-                names |= _norm_names(f"{here}.{part}_norm", f"{there}.{norm}_layer_norm")
+                names |= norm_names(f"{here}.{part}_norm", f"{there}.{norm}_layer_norm")
                 for one, its in linears.items():
-                    names[f"{here}.{one}.kernel"] = Tensor(f"{there}.{its}.weight", transposed=True)
-                    names[f"{here}.{one}.bias.value"] = Tensor(f"{there}.{its}.bias")
+                    names |= linear_names(f"{here}.{one}", f"{there}.{its}")
     return {name: tensor._replace(also=(*tensor.also, *_bare(tensor))) for name, tensor in names.items()}
 
 
-def _norm_names(ours: str, theirs: str) -> dict[str, Tensor]:
+def linear_names(ours: str, theirs: str) -> dict[str, Tensor]:
+    """Those of a linear layer with a bias."""
+    return {
+        f"{ours}.kernel": Tensor(f"{theirs}.weight", transposed=True),
+        f"{ours}.bias.value": Tensor(f"{theirs}.bias"),
+    }
+
+
+def norm_names(ours: str, theirs: str) -> dict[str, Tensor]:
+    """Those of a norm with a bias."""
     return {f"{ours}.scale": Tensor(f"{theirs}.weight"), f"{ours}.bias.value": Tensor(f"{theirs}.bias")}
 
 
@@ -187,13 +202,17 @@ _BART_UNUSED = (
     *(f"model.{side}.embed_positions.weight{s}" for side in ("encoder", "decoder") for s in ("", "s")),  # of sinusoids
 )
 
-_BART = Family(partial(_bart_config, bart.Config), bart.BART, partial(_bart_names, learned=True), unused=_BART_UNUSED)
-_MARIAN = Family(
+_BART: Family[Seq2Seq] = Family(
+    partial(_bart_config, bart.Config), bart.BART, partial(_bart_names, learned=True), unused=_BART_UNUSED
+)
+_MARIAN: Family[Seq2Seq] = Family(
     partial(_bart_config, marian.Config), marian.Marian, partial(_bart_names, learned=False), unused=_BART_UNUSED
 )
-_M2M100 = Family(_m2m100_config, m2m100.M2M100, partial(_bart_names, learned=False), unused=_BART_UNUSED)
+_M2M100: Family[Seq2Seq] = Family(
+    _m2m100_config, m2m100.M2M100, partial(_bart_names, learned=False), unused=_BART_UNUSED
+)
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, Family[Seq2Seq]] = {
     "t5": _T5,
     "mt5": _T5,
     "bart": _BART,
@@ -201,4 +220,4 @@ FAMILIES: dict[str, Family] = {
     "marian": _MARIAN,
     "m2m_100": _M2M100,
 }
-"""By what config.json calls `model_type`."""
+"""Those that write texts, by what config.json calls `model_type`."""

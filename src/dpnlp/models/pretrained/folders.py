@@ -1,37 +1,20 @@
-"""Models with what belongs to them: `load` reads a folder, or one of the hub, `save` writes one.
+"""Models that write texts, with what belongs to them: `load` reads a folder, or one of the hub, `save` writes one."""
 
-Names and shapes are checked before the first weight is read, and weights are read one at a time, so that a model is
-never held twice.
-"""
-
-import copy
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
-from flax import nnx
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HFValidationError
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 
-from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
-from dpnlp.models.freezing import dotted
 from dpnlp.models.generation import Generation
-from dpnlp.models.lora import LoRA, adapted
-from dpnlp.models.pretrained.families import FAMILIES, Family
-from dpnlp.models.pretrained.weights import Checkpoint, Tensor, new_folder, readable, short, weight_files, write
+from dpnlp.models.pretrained.families import FAMILIES
+from dpnlp.models.pretrained.opening import opened
+from dpnlp.models.pretrained.weights import readable
+from dpnlp.models.pretrained.writing import written
 from dpnlp.models.seq2seq import Seq2Seq, rotated, shifted
 
-_TOKENIZERS = ("tokenizer*", "*.model", "*.spm", "vocab*")
-"""One of these is in the folder if a tokenizer is."""
-_DOWNLOADED = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
-_TYPES = ("float32", "bfloat16")
 _GENERATION = {
     "pad": "pad_token_id",
     "end": "eos_token_id",
@@ -155,29 +138,9 @@ def load(
     Its parameters are of type `dtype`, and it computes in `computes`, or else in the same. `dropout` replaces all rates
     of the config. The tokenizer has to belong to the model.
     """
-    computes = dtype if computes is None else computes
-    for name, given in (("dtype", dtype), ("computes", computes)):
-        if given not in _TYPES:
-            raise BadInput(f"{name} = {given!r}: it must be {' or '.join(_TYPES)}.")
-    folder = _found(source)
-    theirs = _config(folder)
-    family, checkpoint = FAMILIES[theirs.model_type], Checkpoint(weight_files(folder, source))
-    try:
-        ours = family.config(theirs, checkpoint)
-    except BadInput as error:
-        raise BadInput(f"{folder / 'config.json'}: {error}") from error
-    rates = {field.name: dropout for field in fields(ours) if field.name.endswith("dropout") and dropout is not None}
-    ours = replace(ours, dtype=computes, rematerialise=rematerialise, **rates)
-    model: Seq2Seq = nnx.eval_shape(lambda: family.build(ours, rngs=nnx.Rngs(0)))
-    names, variables = family.names(ours), _variables(model)
-    shapes = {name: variable.shape for name, variable in variables.items()}
-    _refuse_other_weights(folder, checkpoint, names, shapes, family)
-    tokenizer, generation = _tokenizer(folder, theirs), _generation(folder, theirs)
-    for name, variable in variables.items():
-        tensor = names[name]
-        value = checkpoint.read(checkpoint.holds(tensor)[0])
-        variable.set_value(jnp.asarray(value.T if tensor.transposed else value, dtype))
-    return Pretrained(model, theirs, generation, tokenizer)
+    found = opened(source, FAMILIES, dtype=dtype, computes=computes, dropout=dropout, rematerialise=rematerialise)
+    generation = _generation(found.folder, found.config)
+    return Pretrained(found.filled(), found.config, generation, found.tokenizer)
 
 
 def save(pretrained: Pretrained, folder: str | Path, *, merge: bool = False, shard_bytes: int = 5 * 10**9) -> None:
@@ -186,45 +149,18 @@ def save(pretrained: Pretrained, folder: str | Path, *, merge: bool = False, sha
     `merge` folds adapters into the weights that are written; the model itself keeps them. Weights of more than
     `shard_bytes` are split over several files; no more than one of them is in memory at a time.
     """
-    shard_bytes = checks.count("shard_bytes", shard_bytes)
-    tensors = _tensors(pretrained, merge)
-    config = copy.deepcopy(pretrained.config)
-    config.dtype = str(jnp.result_type(*(value.dtype for value, _ in tensors.values())))
-    config.tie_word_embeddings = pretrained.model.config.tied
-    with new_folder(folder) as whole:
-        config.save_pretrained(whole)
+    model, config = pretrained.model, pretrained.config
+    with written(
+        folder,
+        model,
+        FAMILIES[config.model_type],
+        config,
+        pretrained.tokenizer,
+        merge=merge,
+        shard_bytes=shard_bytes,
+        tie_word_embeddings=model.config.tied,
+    ) as whole:
         pretrained.generation.to_json_file(whole / "generation_config.json")
-        if pretrained.tokenizer is not None:
-            pretrained.tokenizer.save_pretrained(whole)
-        write(tensors, whole, shard_bytes)
-
-
-def _found(source: str | Path) -> Path:
-    """The folder, downloaded if it has to be."""
-    if Path(source).is_dir():
-        return Path(source)
-    try:
-        return Path(snapshot_download(str(source), allow_patterns=_DOWNLOADED))
-    except HFValidationError:
-        raise BadInput(f"source = {source}: there is no such folder; give one that holds a config.json.") from None
-    except Exception as error:  # Connections fail with the errors of several libraries.
-        raise BadInput(
-            f"source = {source}: there is no such folder, and the Hugging Face hub does not give a model of that name "
-            f"({short(error)}); download it where the hub can be reached, and give the path of its folder."
-        ) from error
-
-
-def _config(folder: Path) -> Any:
-    """Their config, of an architecture that we have."""
-    path = folder / "config.json"
-    if not path.exists():
-        raise BadInput(f"{folder}: there is no config.json in it; give the folder of a Hugging Face model.")
-    with readable(path):
-        kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
-    if kind not in FAMILIES:
-        raise BadInput(f"{path}: model_type = {kind!r} is not one of {', '.join(FAMILIES)}; choose another model.")
-    with readable(path):
-        return AutoConfig.from_pretrained(folder, local_files_only=True)
 
 
 def _generation(folder: Path, config: Any) -> Any:
@@ -234,87 +170,3 @@ def _generation(folder: Path, config: Any) -> Any:
         return GenerationConfig.from_model_config(config)
     with readable(path):
         return GenerationConfig.from_pretrained(folder, local_files_only=True)
-
-
-def _tokenizer(folder: Path, config: Any) -> Any | None:
-    """The tokenizer in the folder, if there is one; one of another model is refused."""
-    if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
-        return None
-    with readable(f"the tokenizer in {folder}"):
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    remedy = "take the tokenizer that belongs to the model."
-    if len(tokenizer) > config.vocab_size:
-        raise BadInput(
-            f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model's vocab_size is {config.vocab_size}; "
-            + remedy
-        )
-    for name in ("pad_token_id", "eos_token_id"):
-        one, its = getattr(tokenizer, name), getattr(config, name)
-        if None not in (one, its) and one not in (its if isinstance(its, list) else [its]):
-            raise BadInput(f"{folder}: {name} is {one} in the tokenizer and {its} in config.json; {remedy}")
-    return tokenizer
-
-
-def _refuse_other_weights(
-    where: Path,
-    checkpoint: Checkpoint,
-    names: Mapping[str, Tensor],
-    shapes: Mapping[str, tuple[int, ...]],
-    family: Family,
-) -> None:
-    """Each tensor must be there in its shape, copies must be equal, and there must be no other."""
-    remedy = "check that config.json and the weights belong together."
-    for name, tensor in names.items():
-        found = checkpoint.holds(tensor)
-        if not found:
-            raise BadInput(f"{where}: the tensor {tensor.name} is missing; {remedy}")
-        expected = shapes[name][::-1] if tensor.transposed else shapes[name]
-        for copied in found:
-            if checkpoint.shapes[copied] != expected:
-                raise BadInput(
-                    f"{where}: the tensor {copied} has the shape {list(checkpoint.shapes[copied])}, and by config.json "
-                    f"it is {list(expected)}; {remedy}"
-                )
-            if copied != found[0] and not checkpoint.same(copied, found[0]):
-                raise BadInput(f"{where}: the tensors {found[0]} and {copied} differ, and the model has one; {remedy}")
-    known = {name for tensor in names.values() for name in (tensor.name, *tensor.also)}.union(family.unused)
-    for name in checkpoint.shapes:
-        if name not in known:
-            raise BadInput(f"{where}: the tensor {name} has no place in the model; {remedy}")
-
-
-def _variables(model: nnx.Module) -> dict[str, nnx.Variable[Any]]:
-    """Everything in the model that is loaded and saved, by name, such as "encoder.0.feed_norm.scale"."""
-    return {dotted(path): variable for path, variable in nnx.to_flat_state(nnx.state(model))}
-
-
-def _tensors(pretrained: Pretrained, merge: bool) -> dict[str, tuple[Any, bool]]:
-    """What is saved, by their name: the value, and whether it is transposed."""
-    model, kind = pretrained.model, pretrained.config.model_type
-    values: dict[str, Any] = {name: variable[...] for name, variable in _variables(model).items()}
-    layers = adapted(model)
-    if layers and not merge:
-        raise BadInput(
-            "merge = False: the model has adapters, which have no place in its folder; save it with merge=True, or "
-            "the adapters alone with `save_adapters`."
-        )
-    for name, layer in layers.items():
-        for side in _variables(layer):
-            del values[f"{name}.{side}"]
-        values |= {f"{name}.{part}": variable[...] for part, variable in _variables(layer.base).items()}
-        values[f"{name}.kernel"] = _Merged(layer)
-    names = FAMILIES[kind].names(model.config)
-    for name in values:
-        if name not in names:
-            raise BadInput(f"{name}: a {kind} has no such parameter; take it out of the model before saving.")
-    return {tensor.name: (values[name], tensor.transposed) for name, tensor in names.items()}
-
-
-class _Merged:
-    """The weight of an adapted layer, which is computed when an array is made of it."""
-
-    def __init__(self, layer: LoRA) -> None:
-        self.layer, self.dtype, self.nbytes = layer, layer.base.kernel.dtype, layer.base.kernel[...].nbytes
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.asarray(self.layer.weight(), dtype)

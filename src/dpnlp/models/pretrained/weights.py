@@ -6,8 +6,9 @@ A folder is written whole or not at all.
 import json
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +30,21 @@ class Tensor(NamedTuple):
 
 
 class Checkpoint:
-    """The tensors in some files. Opening it reads names and shapes; a tensor is read when it is asked for."""
+    """The tensors in some files. Opening it reads names and shapes; a tensor is read when it is asked for.
 
-    def __init__(self, files: Iterable[Path]) -> None:
+    Those whose names match one of the patterns in `without` are left aside.
+    """
+
+    def __init__(self, files: Iterable[Path], without: Sequence[str] = ()) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.left_aside: list[str] = []
         self._files: dict[str, Path] = {}
         for path in files:
             with readable(path), safe_open(path, framework="numpy") as file:
                 for name in file.keys():  # noqa: SIM118, it is no dict
+                    if any(fnmatchcase(name, pattern) for pattern in without):
+                        self.left_aside.append(name)
+                        continue
                     part = file.get_slice(name)
                     if part.get_dtype() not in ("F32", "F16", "BF16"):
                         raise BadInput(
@@ -61,14 +69,14 @@ class Checkpoint:
         return [name for name in (tensor.name, *tensor.also) if name in self.shapes]
 
 
-def weight_files(folder: Path, source: str | Path) -> list[Path]:
-    """The files that hold the weights of a model."""
+def weight_files(folder: Path, source: str | Path, auto: str) -> list[Path]:
+    """The files that hold the weights of a model, which the class `auto` of transformers opens."""
     if (folder / _WEIGHTS).exists():
         return [folder / _WEIGHTS]
     if not (folder / _INDEX).exists():
         raise BadInput(
             f"{folder}: there is no {_WEIGHTS} in it; convert other weights with python -c "
-            '"from transformers import AutoModelForSeq2SeqLM as M, AutoTokenizer as T; '
+            f'"from transformers import {auto} as M, AutoTokenizer as T; '
             f"[X.from_pretrained('{source}').save_pretrained('{Path(source).name}-safetensors') for X in (M, T)]\"."
         )
     with readable(folder / _INDEX):

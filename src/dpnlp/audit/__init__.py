@@ -1,0 +1,1 @@
+"""Attacks that try to break a promise, to see whether it holds."""

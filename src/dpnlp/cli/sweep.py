@@ -1,0 +1,115 @@
+"""`dpnlp sweep`: a grid of training runs from one file, ending in a table and a plot."""
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import from_dict, nearest, option, to_dict, warn
+from dpnlp.cli.report import Report
+from dpnlp.cli.settings import read_settings
+from dpnlp.cli.train import Train
+from dpnlp.runs.folder import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Train every combination of some settings, one run after the other or several at once, and compare them in a
+    table and a plot. The file holds under `settings` those of a run, or the name of a file that has them, under `grid`
+    lists of values by dotted name, and `seeds`. What is finished is not done again; what was stopped goes on. Every run is charged to the
+    ledger, so that its sum also covers choosing the best of them."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp sweep configs/nmt/bsd-grid.yaml",
+        "dpnlp sweep configs/nmt/clinspen-grid.yaml --at-once 2 --plot clinspen.png",
+    )
+
+    file: Path = option(help="The YAML file of the grid", positional=True)
+    runs: Path | None = option(None, help="The folder of the runs; by default runs/ and the name of the file")
+    at_once: int = option(1, help="How many runs to make at the same time")
+    plot: Path | None = option(None, help="Draw BLEU over ε into this file")
+    dry_run: bool = option(False, help="Only say which runs there are")
+    json: bool = option(False, help="Print one JSON object instead of a table", group="output")
+
+    def run(self) -> None:
+        """Makes the runs, and compares them on stdout."""
+        folder = self.runs or Path("runs") / self.file.stem
+        grid = list(planned(self.file, folder))
+        waiting = [one for one in grid if not Run(folder / one.name).model.exists()]
+        for one in grid if self.dry_run else ():
+            print(f"{one.name}{'' if one in waiting else '   finished'}")
+        if self.dry_run:
+            return
+        with ThreadPoolExecutor(max(1, self.at_once)) as workers:
+            failed = [why for why in workers.map(_made, waiting) if why]
+        for why in failed:
+            warn(why)
+        if len(failed) < len(grid):
+            Report(runs=(folder,), output=folder / "report.html", plot=self.plot, json=self.json).run()
+        if failed:
+            raise BadInput(
+                f"{self.file}: {len(failed)} of its {len(grid)} runs could not be made; see the notes above."
+            )
+
+
+def planned(file: Path, folder: Path) -> Iterator[Train]:
+    """The runs of a grid, each with a name that says where in the grid it is."""
+    asked, known = read_settings(str(file)), ("settings", "grid", "seeds")
+    for key in asked:
+        if key not in known:
+            raise BadInput(f"{key} in {file}: unknown key; the nearest known one is {nearest(str(key), known)}.")
+    settings, grid, seeds = asked.get("settings") or {}, asked.get("grid") or {}, asked.get("seeds") or [None]
+    if isinstance(settings, str):
+        settings = read_settings(str(file.parent / settings))
+    for name, values in (*grid.items(), ("seeds", seeds)):
+        if not isinstance(values, list) or not values:
+            raise BadInput(f"{name} in {file}: it must be a list of values; write [a, b].")
+    for values in itertools.product(*grid.values(), seeds):
+        chosen = dict(zip((*grid, "privacy.seed"), values, strict=True))
+        named = "-".join(_word(name, value) for name, value in chosen.items() if value is not None)
+        yield replace(from_dict(Train, {**_nested(settings, chosen), "name": named or "run"}), runs=folder)
+
+
+def _nested(settings: Mapping[Any, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with some of them, by dotted name, replaced."""
+    whole = {key: dict(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
+    for name, value in chosen.items():
+        *above, own = name.split(".")
+        place = whole
+        for part in above:
+            place = place.setdefault(part, {})
+        place[own] = value
+    return whole
+
+
+def _word(name: str, value: Any) -> str:
+    """A setting as part of a name: epsilon_8, sampling_poisson, seed_0."""
+    spelled = re.sub(r"[^A-Za-z0-9.]+", "_", Path(str(value)).name)
+    return f"{name.rpartition('.')[2]}_{spelled}"
+
+
+def _made(asked: Train) -> str:
+    """Makes a run in a process of its own, and says what went wrong, if anything did."""
+    path = asked.runs / asked.name
+    resumes = (path / "checkpoints").is_dir()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings = path.with_name(f"{asked.name}.yaml")
+    settings.write_text(yaml.safe_dump({**to_dict(asked), "resume": resumes}, sort_keys=False), encoding="utf-8")
+    log = path.with_name(f"{asked.name}.log")
+    with log.open("a", encoding="utf-8") as file:
+        command = [sys.executable, "-m", "dpnlp", "train", str(settings)]
+        code = subprocess.run(command, stdout=file, stderr=file, env=os.environ, check=False).returncode
+    if code == 0:
+        settings.unlink()
+        log.unlink()
+        return ""
+    return f"{asked.name}: it ended with exit code {code}; {log} says why."

@@ -1,0 +1,280 @@
+"""Files that hold a table of texts, read a few rows at a time: JSON, delimited text, aligned lines, Parquet.
+
+A row is a number and the fields by name. The number is that of the line, for whoever has to find it in the file.
+"""
+
+import codecs
+import csv
+import gzip
+import importlib
+import json
+import re
+import textwrap
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dpnlp.checks import BadInput
+
+Row = tuple[int, Any]
+
+_PIECE = 1 << 16
+"""How many bytes of a long line are read at once."""
+_ROWS = 1024
+"""How many rows of a Parquet file are read at once."""
+_MARK = re.compile(r"\s*(\[\s*\]|[\[,\]])\s*")
+"""What stands before an element of a JSON array, or ends the array."""
+
+
+@dataclass(frozen=True)
+class Table(ABC):
+    """Rows that can be read as often as one likes, none of which stays in memory."""
+
+    files: tuple[Path, ...]
+    remedy: str = field(default="check the path", kw_only=True)  # where a file is missing
+
+    counted: ClassVar[str] = "line"
+
+    def present(self) -> tuple[Path, ...]:
+        """The files, all of which are there."""
+        for path in self.files:
+            if not path.is_file():
+                raise missing(path, self.remedy)
+        return self.files
+
+    @property
+    def reading(self) -> str:
+        """How the bytes of the files become rows: the same bytes read in the same way are the same rows."""
+        return type(self).__name__
+
+    def where(self, number: int, side: str = "") -> str:
+        """The place of a row, or of one side of it, as an error names it."""
+        return f"{self.files[0]}, {self.counted} {number}"
+
+    @abstractmethod
+    def rows(self) -> Iterator[Row]:
+        """All rows from the first to the last."""
+
+
+@dataclass(frozen=True)
+class Json(Table):
+    """JSON lines, or one JSON array; an array of millions is not held in memory either."""
+
+    def rows(self) -> Iterator[Row]:
+        start = next((text for _, line in lines(self.files[0], _PIECE) if (text := line.lstrip())), "")
+        return self._elements() if start.startswith("[") else self._lines()
+
+    def _lines(self) -> Iterator[Row]:
+        for number, line in lines(self.files[0]):
+            if line.strip():
+                try:
+                    yield number, json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise self._malformed(number, error) from None
+
+    def _elements(self) -> Iterator[Row]:
+        """Decodes one element after the other; where the text at hand does not suffice, twice as much is taken."""
+        pieces = (piece for _, piece in lines(self.files[0], _PIECE))
+        text, at, number = "", 0, 1
+        first = True
+        while True:
+            try:
+                start, value, end = _element(text, at, first)
+            except json.JSONDecodeError as error:
+                more = _taken(pieces, max(_PIECE, len(text) - at))
+                if not more:
+                    raise self._malformed(number + text.count("\n", at, error.pos), error) from None
+                text, at = text[at:] + more, 0
+                continue
+            if start == end:
+                break
+            number += text.count("\n", at, start)
+            yield number, value
+            number += text.count("\n", start, end)
+            at, first = end, False
+        if text[end:].strip() or any(piece.strip() for piece in pieces):
+            number += text.count("\n", at, end)
+            raise BadInput(f"{self.where(number)}: there is more text after the end of the array; remove it.")
+
+    def _malformed(self, number: int, error: json.JSONDecodeError) -> BadInput:
+        said = f"{error.msg[0].lower()}{error.msg[1:]}"
+        return BadInput(
+            f"{self.where(number)}: it is not JSON ({said}); write one object a line, or one array of objects."
+        )
+
+
+@dataclass(frozen=True)
+class Delimited(Table):
+    """Comma-separated values with their quotes, or tab-separated ones, in which a quote is a character like others.
+
+    Without a header the columns are named 0, 1, 2 and so on.
+    """
+
+    delimiter: str = ","
+    header: bool = True
+
+    @property
+    def reading(self) -> str:
+        return f"{type(self).__name__}({self.delimiter!r}, {self.header})"
+
+    def rows(self) -> Iterator[Row]:
+        names: list[str] | None = None
+        for number, cells in self._cells():
+            if names is None:
+                names = cells if self.header else list(map(str, range(len(cells))))
+                if twice := next((name for name in names if names.count(name) > 1), None):
+                    raise BadInput(f"{self.where(number)}: two columns are named {twice!r}; rename one.")
+                if self.header:
+                    continue
+            if len(cells) != len(names):
+                raise BadInput(
+                    f"{self.where(number)}: it has {len(cells)} fields, and the first line has {len(names)}; correct "
+                    f"it, and {'quote texts with commas' if self.delimiter == ',' else 'take tabs out of texts'}."
+                )
+            yield number, dict(zip(names, cells, strict=True))
+
+    def _cells(self) -> Iterator[tuple[int, list[str]]]:
+        """The fields of each record that is not blank, with the line on which it ends."""
+        if self.delimiter == "\t":
+            for number, line in lines(self.files[0]):
+                if text := line.rstrip("\r\n"):
+                    yield number, text.split("\t")
+            return
+        reader = csv.reader((line for _, line in lines(self.files[0])), delimiter=self.delimiter, strict=True)
+        try:
+            for cells in reader:
+                if cells:
+                    yield reader.line_num, cells
+        except csv.Error as error:
+            raise BadInput(
+                f"{self.where(reader.line_num)}: its fields cannot be told apart ({error}); quote it."
+            ) from None
+
+
+@dataclass(frozen=True)
+class Aligned(Table):
+    """Two text files: line n of the second is the target of line n of the first."""
+
+    def __post_init__(self) -> None:
+        if len(self.files) != 2:
+            raise BadInput(f"source = {len(self.files)} files: aligned texts are two, the source's and the target's.")
+
+    def where(self, number: int, side: str = "") -> str:
+        return f"{self.files[side == 'target']}, line {number}"
+
+    def rows(self) -> Iterator[Row]:
+        sides = [lines(path) for path in self.files]
+        for number, both in enumerate(zip_longest(*sides), 1):
+            if None in both:
+                counts = [
+                    number - (line is None) + sum(1 for _ in side) for line, side in zip(both, sides, strict=True)
+                ]
+                raise BadInput(
+                    f"{self.files[0]}: it has {counts[0]} lines, and {self.files[1]} has {counts[1]}; "
+                    "the files must have the same number, so align them again."
+                )
+            source, target = (text.rstrip("\r\n") for _, text in both)
+            yield number, {"source": source, "target": target}
+
+
+@dataclass(frozen=True)
+class Parquet(Table):
+    """A Parquet file, of which only the columns named are read if it has them all."""
+
+    columns: tuple[str, ...] = ()
+
+    counted: ClassVar[str] = "row"
+
+    def rows(self) -> Iterator[Row]:
+        parquet = library("pyarrow.parquet")
+        with readable(self.files[0]), parquet.ParquetFile(self.files[0]) as file:
+            chosen = self.columns if set(self.columns) <= set(file.schema_arrow.names) else None
+            yield from arrow_rows(file.iter_batches(_ROWS, columns=chosen))
+
+
+def arrow_rows(batches: Iterable[Any]) -> Iterator[Row]:
+    """The rows of Arrow tables, counted from 1 through all of them."""
+    return enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+
+
+def lines(path: Path, longest: int = -1) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, unpacked if it ends in .gz, with their numbers and their ends.
+
+    Only a line feed ends a line: other separators occur inside texts. Of a line of more than `longest` bytes come
+    several pieces of the same number.
+    """
+    decoder, number = codecs.getincrementaldecoder("utf-8-sig")(), 1
+    with readable(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        try:
+            while piece := file.readline(longest):
+                yield number, decoder.decode(piece)
+                number += piece.endswith(b"\n")
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise BadInput(
+                f"{path}, line {number}: the byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8."
+            ) from None
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Whatever goes wrong while a file is read becomes one sentence."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except FileNotFoundError:
+        raise missing(path) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(f"{path}: it cannot be unpacked ({error}); compress the text again.") from None
+    except Exception as error:  # Arrow raises nearly anything for a damaged file.
+        raise BadInput(f"{path}: it cannot be read ({short(error)}); check the file and its permissions.") from error
+
+
+def missing(path: Path, remedy: str = "check the path") -> BadInput:
+    """The refusal of a file that is not there, or no longer."""
+    return BadInput(f"{path}: there is no such file; {remedy}.")
+
+
+def library(name: str) -> Any:
+    """A module of a library that only some formats need, imported when they do."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise BadInput(
+            f"{package}: it is not installed, and such data need it; run pip install {package}, or give a .jsonl file."
+        ) from None
+
+
+def short(error: Exception) -> str:
+    """What an error says, on one line."""
+    return textwrap.shorten(f"{type(error).__name__}: {error}", 160, placeholder=" …").rstrip(".")
+
+
+def _element(text: str, at: int, first: bool) -> tuple[int, Any, int]:
+    """Where the next element of an array starts, the element, and where it ends; the end of the array has no width."""
+    mark = _MARK.match(text, at)
+    if mark is None or first != mark[1].startswith("["):
+        raise json.JSONDecodeError("expected , or ]", text, at)
+    if mark[1].endswith("]"):
+        return mark.end(1), None, mark.end(1)
+    value, end = json.JSONDecoder().raw_decode(text, mark.end())
+    return mark.end(), value, end
+
+
+def _taken(pieces: Iterator[str], size: int) -> str:
+    """The next pieces, up to this size together; nothing at the end."""
+    taken, total = [], 0
+    for piece in pieces:
+        taken.append(piece)
+        total += len(piece)
+        if total >= size:
+            break
+    return "".join(taken)

@@ -1,0 +1,161 @@
+"""A folder of Hugging Face, or one of the hub, is opened: all that is in it is checked before a weight is read.
+
+Weights are then read one at a time, so that a model is never held twice.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Generic
+
+import jax.numpy as jnp
+from flax import nnx
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError
+from transformers import AutoConfig, AutoTokenizer
+
+from dpnlp.checks import BadInput
+from dpnlp.models.freezing import dotted
+from dpnlp.models.pretrained.families import Family, M
+from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, short, weight_files
+
+_TOKENIZERS = ("tokenizer*", "*.model", "*.spm", "vocab*")
+"""One of these is in the folder if a tokenizer is."""
+_DOWNLOADED = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
+_TYPES = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Opened(Generic[M]):
+    """A folder that holds one of our models, which has no weights yet."""
+
+    folder: Path
+    config: Any  # transformers.PreTrainedConfig
+    tokenizer: Any | None  # transformers.PreTrainedTokenizerBase
+    left_aside: tuple[str, ...]  # tensors of heads, which the model does without
+    _model: M
+    _names: dict[str, Tensor]
+    _checkpoint: Checkpoint
+    _dtype: str
+
+    def filled(self) -> M:
+        """The model with its weights."""
+        for name, variable in variables(self._model).items():
+            tensor = self._names[name]
+            value = self._checkpoint.read(self._checkpoint.holds(tensor)[0])
+            variable.set_value(jnp.asarray(value.T if tensor.transposed else value, self._dtype))
+        return self._model
+
+
+def opened(
+    source: str | Path,
+    families: Mapping[str, Family[M]],
+    *,
+    dtype: str,
+    computes: str | None,
+    dropout: float | None,
+    rematerialise: bool,
+) -> Opened[M]:
+    """The model of this folder, or of that id on the hub, if it is of one of these families and all of it fits."""
+    computes = dtype if computes is None else computes
+    for name, given in (("dtype", dtype), ("computes", computes)):
+        if given not in _TYPES:
+            raise BadInput(f"{name} = {given!r}: it must be {' or '.join(_TYPES)}.")
+    folder = _found(source)
+    theirs = _config(folder, families)
+    family = families[theirs.model_type]
+    checkpoint = Checkpoint(weight_files(folder, source, family.auto), family.heads)
+    try:
+        ours = family.config(theirs, checkpoint)
+    except BadInput as error:
+        raise BadInput(f"{folder / 'config.json'}: {error}") from error
+    rates = {field.name: dropout for field in fields(ours) if field.name.endswith("dropout") and dropout is not None}
+    ours = replace(ours, dtype=computes, rematerialise=rematerialise, **rates)
+    model: M = nnx.eval_shape(lambda: family.build(ours, rngs=nnx.Rngs(0)))
+    names = family.names(ours)
+    shapes = {name: variable.shape for name, variable in variables(model).items()}
+    _refuse_other_weights(folder, checkpoint, names, shapes, family)
+    return Opened(
+        folder, theirs, _tokenizer(folder, theirs), tuple(checkpoint.left_aside), model, names, checkpoint, dtype
+    )
+
+
+def variables(model: nnx.Module) -> dict[str, nnx.Variable[Any]]:
+    """Everything in the model that is loaded and saved, by name, such as "encoder.0.feed_norm.scale"."""
+    return {dotted(path): variable for path, variable in nnx.to_flat_state(nnx.state(model))}
+
+
+def _found(source: str | Path) -> Path:
+    """The folder, downloaded if it has to be."""
+    if Path(source).is_dir():
+        return Path(source)
+    try:
+        return Path(snapshot_download(str(source), allow_patterns=_DOWNLOADED))
+    except HFValidationError:
+        raise BadInput(f"source = {source}: there is no such folder; give one that holds a config.json.") from None
+    except Exception as error:  # Connections fail with the errors of several libraries.
+        raise BadInput(
+            f"source = {source}: there is no such folder, and the Hugging Face hub does not give a model of that name "
+            f"({short(error)}); download it where the hub can be reached, and give the path of its folder."
+        ) from error
+
+
+def _config(folder: Path, families: Mapping[str, Family[M]]) -> Any:
+    """Their config, of an architecture that we have."""
+    path = folder / "config.json"
+    if not path.exists():
+        raise BadInput(f"{folder}: there is no config.json in it; give the folder of a Hugging Face model.")
+    with readable(path):
+        kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
+    if kind not in families:
+        raise BadInput(f"{path}: model_type = {kind!r} is not one of {', '.join(families)}; choose another model.")
+    with readable(path):
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+
+
+def _tokenizer(folder: Path, config: Any) -> Any | None:
+    """The tokenizer in the folder, if there is one; one of another model is refused."""
+    if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
+        return None
+    with readable(f"the tokenizer in {folder}"):
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    remedy = "take the tokenizer that belongs to the model."
+    if len(tokenizer) > config.vocab_size:
+        raise BadInput(
+            f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model's vocab_size is {config.vocab_size}; "
+            + remedy
+        )
+    for name in ("pad_token_id", "eos_token_id"):
+        one, its = getattr(tokenizer, name), getattr(config, name)
+        if None not in (one, its) and one not in (its if isinstance(its, list) else [its]):
+            raise BadInput(f"{folder}: {name} is {one} in the tokenizer and {its} in config.json; {remedy}")
+    return tokenizer
+
+
+def _refuse_other_weights(
+    where: Path,
+    checkpoint: Checkpoint,
+    names: Mapping[str, Tensor],
+    shapes: Mapping[str, tuple[int, ...]],
+    family: Family[M],
+) -> None:
+    """Each tensor must be there in its shape, copies must be equal, and there must be no other."""
+    remedy = "check that config.json and the weights belong together."
+    for name, tensor in names.items():
+        found = checkpoint.holds(tensor)
+        if not found:
+            raise BadInput(f"{where}: the tensor {tensor.name} is missing; {remedy}")
+        expected = shapes[name][::-1] if tensor.transposed else shapes[name]
+        for copied in found:
+            if checkpoint.shapes[copied] != expected:
+                raise BadInput(
+                    f"{where}: the tensor {copied} has the shape {list(checkpoint.shapes[copied])}, and by config.json "
+                    f"it is {list(expected)}; {remedy}"
+                )
+            if copied != found[0] and not checkpoint.same(copied, found[0]):
+                raise BadInput(f"{where}: the tensors {found[0]} and {copied} differ, and the model has one; {remedy}")
+    known = {name for tensor in names.values() for name in (tensor.name, *tensor.also)}.union(family.unused)
+    for name in checkpoint.shapes:
+        if name not in known:
+            raise BadInput(f"{where}: the tensor {name} has no place in the model; {remedy}")

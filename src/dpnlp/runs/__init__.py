@@ -1,0 +1,1 @@
+"""What a run leaves behind: its folder, and the tables, plots and pages made from many of them."""

@@ -1,0 +1,194 @@
+"""The folder of a run: what was asked for, what it promises, and what came out.
+
+    runs/<name>/
+      config.yaml        all that is needed to run it again
+      privacy.json       the guarantee, its signature and statement, and the events it was computed from
+      metrics.jsonl      one line per evaluation
+      predictions/       one .jsonl per split
+      audit.json         how strongly the model gives planted secrets away, where that was measured
+      model/             Hugging Face format
+      checkpoints/       to go on from after a crash
+      report.html        one self-contained page
+
+Every file is whole or not there (`runs/files.py`). No function here takes sentences of the training set, so that what
+lies in the folder is covered by the guarantee (law 9).
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Guarantee
+from dpnlp.runs.files import as_json, json_lines, json_object, read, refusals, write
+
+CONFIG, PRIVACY, METRICS, AUDIT = "config.yaml", "privacy.json", "metrics.jsonl", "audit.json"
+
+_NOTHING_MORE: Mapping[str, Any] = {"plan": {}, "events": [], "previous": []}
+"""What privacy.json says beside the guarantee where nothing else is known."""
+
+
+class Run:
+    """One run, in its folder. `Run.create` begins one, `Run.open` reads or continues one."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | Path, config: Mapping[str, Any], command: str) -> "Run":
+        """Makes the folder and writes the config, with the command that it came from in the first line."""
+        import yaml
+
+        run = cls(path)
+        settings = yaml.safe_dump(dict(config), sort_keys=False, width=1000)
+        shown = "".join(filter(str.isprintable, " ".join(command.split())))
+        head = f"# dpnlp {version('dpnlp')}: {shown}\n"
+        with refusals(run.path):
+            run.path.mkdir(parents=True, exist_ok=True)
+            others = sorted(entry.name for entry in run.path.iterdir() if not entry.name.startswith("."))
+        if others and CONFIG not in others:
+            raise BadInput(f"{run.path}: there is {others[0]} in it already; choose another name with --name.")
+        write(run.path / CONFIG, head + settings, fresh=True)
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Run":
+        """A run that exists already."""
+        run = cls(path)
+        if not run.path.is_dir():
+            raise BadInput(f"{run.path}: there is no such folder; give the folder of a run.")
+        if not (run.path / CONFIG).is_file():
+            raise BadInput(f"{run.path}: it is not the folder of a run, for it has no {CONFIG}.")
+        return run
+
+    @staticmethod
+    def find(path: str | Path) -> list["Run"]:
+        """The run in this folder, or else all runs that lie in it at any depth, by name."""
+        path = Path(path)
+        if not path.is_dir() or (path / CONFIG).is_file():
+            return [Run.open(path)]
+        found = [Run(file.parent) for file in sorted(path.rglob(CONFIG))]
+        if not found:
+            raise BadInput(f"{path}: there is no run in this folder, for no {CONFIG} lies in it.")
+        return found
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    # Places that others write to
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def write_report(self, page: str) -> None:
+        """The page for people."""
+        write(self.report, page)
+
+    # What was asked for
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The settings, nested as they were given."""
+        import yaml
+
+        try:
+            settings = yaml.safe_load(read(self.path / CONFIG))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            place = f" near line {mark.line + 1}" if mark else ""
+            raise BadInput(f"{self.path / CONFIG}: it is not valid YAML; correct it{place}.") from None
+        if not isinstance(settings, dict):
+            raise BadInput(f"{self.path / CONFIG}: it must hold settings as key: value, one to a line.")
+        return settings
+
+    @property
+    def command(self) -> str:
+        """The command that began the run, or nothing where the config was written by hand."""
+        match = re.match(r"# dpnlp \S+: (.*)", read(self.path / CONFIG))
+        return match[1] if match else ""
+
+    # What it promises
+
+    def write_privacy(self, entry: Mapping[str, Any]) -> None:
+        """Writes the guarantee (as JSON), the plan, the events and the signatures of the runs that this one continues.
+
+        Signature and statement are those of the guarantee, whatever the entry says.
+        """
+        promised = Guarantee.from_json(entry["guarantee"])
+        words = {"signature": promised.signature(), "statement": promised.statement()}
+        write(self.path / PRIVACY, as_json(PRIVACY, {**_NOTHING_MORE, **entry, **words}, indent=2) + "\n")
+        self.__dict__.pop("privacy", None)
+
+    @cached_property
+    def privacy(self) -> dict[str, Any]:
+        """All of privacy.json. One whose guarantee was changed after its signature was written is refused."""
+        file = self.path / PRIVACY
+        if not file.exists():
+            raise BadInput(f"{file}: it is missing, so nothing is known of what this run promises; let it run first.")
+        entry = json_object(file, read(file))
+        try:
+            promised = Guarantee.from_json(entry.get("guarantee", {}))
+        except BadInput as error:
+            raise BadInput(f"{file}: {error}") from None
+        if entry.get("signature") != promised.signature():
+            raise BadInput(f"{file}: its signature is not that of its guarantee; restore the file that the run wrote.")
+        return {**_NOTHING_MORE, **entry}
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the run promises."""
+        return Guarantee.from_json(self.privacy["guarantee"])
+
+    # What came out
+
+    def write_metrics(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """All evaluations so far, one line each; the file is written anew, so that none stands there twice."""
+        write(self.path / METRICS, "".join(as_json(METRICS, row) + "\n" for row in rows))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The evaluations, earliest first; an ε of "inf" becomes a number."""
+        rows = json_lines(self.path / METRICS)
+        return [{**row, "epsilon": math.inf} if row.get("epsilon") == "inf" else row for row in rows]
+
+    def write_predictions(self, split: str, rows: Iterable[Mapping[str, str]]) -> None:
+        """What the model wrote for a split: source, reference, hypothesis and, if known, before (training)."""
+        file = self._predictions(split)
+        with refusals(file.parent):
+            file.parent.mkdir(exist_ok=True)
+        write(file, "".join(as_json(file.name, row) + "\n" for row in rows))
+
+    def predictions(self, split: str) -> list[dict[str, Any]]:
+        """What was written for the split; empty where nothing was."""
+        return json_lines(self._predictions(split))
+
+    def splits(self) -> list[str]:
+        """The splits that there are predictions of."""
+        return sorted(file.stem for file in (self.path / "predictions").glob("*.jsonl"))
+
+    def audit(self) -> dict[str, Any] | None:
+        """How strongly the model gives planted secrets away, where that was measured."""
+        file = self.path / AUDIT
+        return json_object(file, read(file)) if file.exists() else None
+
+    def write_audit(self, entry: Mapping[str, Any]) -> None:
+        """{"secrets": [{"text", "exposure", "rank", "candidates"}, ...], "note": text}."""
+        write(self.path / AUDIT, as_json(AUDIT, entry, indent=2) + "\n")
+
+    def _predictions(self, split: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", split) or "train" in split.lower():
+            raise BadInput(f"split = {split!r}: it must be validation, test or another name of data held out.")
+        return self.path / "predictions" / f"{split}.jsonl"

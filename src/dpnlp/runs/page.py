@@ -1,0 +1,296 @@
+"""The report page: one file without scripts and without anything from elsewhere, for a reader who trusts nobody.
+
+What stands on it comes from the run's folder alone. All text is escaped (`runs/markup.py`).
+"""
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+from dpnlp.guarantee import Guarantee, NoiseSource
+from dpnlp.runs.folder import Run
+from dpnlp.runs.markup import Html, box, div, element, joined, paragraph, section, table
+from dpnlp.runs.tables import Table, cost, label, scores, settings
+
+
+def page_of_run(run: Run, samples: int = 8) -> str:
+    """The page of one run, with so many sentences of each split as examples of what the model writes."""
+    return _page(
+        run.name,
+        _header("Report of a run", run.name, _about(run)),
+        _banner(run.guarantee),
+        _headline(run.guarantee),
+        _statement(run.guarantee),
+        _scores(run),
+        _curves(run),
+        _samples(run, samples),
+        _secrets(run),
+        _verification(run),
+        _settings(run),
+    )
+
+
+def page_of_runs(runs: Sequence[Run], place: Path) -> str:
+    """The page of several runs: table and plot on top, then each run in short. `place` is where the page will lie."""
+    grouped = Table.of(runs)
+    first, cells = 0, grouped.cells()
+    for row, line in zip(grouped.rows, cells, strict=True):
+        line[grouped.columns.index("runs")] = element("a", str(len(row.runs)), href=f"#run-{first}")
+        first += len(row.runs)
+    in_order = [run for row in grouped.rows for run in row.runs]
+    return _page(
+        f"{len(runs)} runs",
+        _header("Report of several runs", f"{len(runs)} runs", "Runs that differ in nothing but the seed are one row."),
+        section(
+            element("h2", "Scores"),
+            table(grouped.columns, cells, "scores", figures_from=grouped.columns.index("ε")),
+            *(paragraph(note, class_="note") for note in grouped.notes),
+            _scores_by_epsilon(grouped),
+        ),
+        section(element("h2", "The runs"), *(_in_short(run, n, place) for n, run in enumerate(in_order))),
+    )
+
+
+def _page(title: str, *parts: str) -> str:
+    style = files("dpnlp.runs").joinpath("page.css").read_text(encoding="utf-8")
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} – dpnlp"),
+        element("style", Html(style)),
+    )
+    return f"<!doctype html>\n{element('html', head, element('body', element('main', *parts)), lang='en')}\n"
+
+
+def _header(kind: str, title: str, about: str) -> Html:
+    return element("header", paragraph(f"dpnlp · {kind}", class_="kind"), element("h1", title), paragraph(about))
+
+
+def _about(run: Run) -> str:
+    given = settings(run.config)
+    data = next((given[name] for name in ("data.corpus", "data.train") if given.get(name, "none") != "none"), "")
+    words = [given.get("model.start", ""), f"trained on {data}" if data else ""]
+    return ", ".join(word for word in words if word)
+
+
+# What is promised
+
+
+def _caution(promised: Guarantee) -> tuple[str, str, str]:
+    """What has to be said before anything else: how bad it is, in a few words, and in a sentence. Or nothing."""
+    if not promised.is_private:
+        without = "This model was trained without privacy. Treat it as you would treat the data it has seen."
+        return "bad", "Nothing is promised", without
+    if promised.noise_source is NoiseSource.FIXED_SEED:
+        seed = "The noise came from a fixed seed. Against whoever knows the seed, nothing is promised."
+        return "caution", "A run for research", seed
+    return "", "", ""
+
+
+def _banner(promised: Guarantee) -> Html:
+    kind, short, sentence = _caution(promised)
+    return div(element("strong", f"{short}. "), sentence, class_=f"banner {kind}", role="alert") if kind else Html("")
+
+
+def _headline(promised: Guarantee) -> Html:
+    """ε in large, what it is for, and what it leaves to an attacker."""
+    facts = {
+        "δ": f"{promised.delta:g}",
+        "unit": f"one {promised.unit}",
+        "neighbours": promised.adjacency,
+        "trust": promised.trust,
+        "sampler": promised.sampler.name,
+        "accountant": promised.accountant.name,
+    }
+    shown = facts if promised.is_private else {"protected": "nobody"}
+    bound = element("span", "ε ≤ " if promised.is_private else "ε = ", class_="symbol")
+    return section(
+        div(
+            paragraph(bound, cost(promised.epsilon), class_="epsilon"),
+            element("dl", *(div(element("dt", name), element("dd", value)) for name, value in shown.items())),
+        ),
+        _attacker(promised),
+        class_="headline" if promised.is_private else "headline open",
+    )
+
+
+def _attacker(promised: Guarantee) -> Html:
+    success = math.ceil(1e4 * promised.attack_success() - 1e-8) / 100
+    bar = div(
+        div(class_="reach", style=f"width: {success:.2f}%"),
+        div(class_="coin"),
+        class_="bar",
+        role="img",
+        aria_label=f"right guesses: at most {success:.2f} %, a coin 50 %",
+    )
+    return div(
+        element("h2", "The best attacker"),
+        paragraph("is right in at most ", element("strong", f"{success:.2f} %"), " of the cases; a coin in 50 %."),
+        bar,
+        div(*(element("span", text) for text in ("0 %", "a coin: 50 %", "100 %")), class_="scale"),
+        class_="attacker",
+    )
+
+
+def _statement(promised: Guarantee) -> Html:
+    """The paragraphs of the statement; what is not covered stands out, one sentence to a line."""
+    parts: list[Html] = []
+    for text in promised.statement().split("\n\n"):
+        heading, _, rest = text.partition(". ")
+        if heading == "What is not covered":
+            sentences = re.split(r"(?<=\.) (?=[A-Z])", rest)
+            items = element("ul", *(element("li", sentence) for sentence in sentences))
+            parts.append(div(element("h3", heading), items, class_="limits"))
+        else:
+            parts.append(div(element("h3", heading), paragraph(rest)))
+    return section(element("h2", "The promise, in words"), *parts)
+
+
+def _verification(run: Run) -> Html:
+    promised, previous = run.guarantee, run.privacy["previous"]
+    parts = [
+        element("h2", "Check it yourself"),
+        paragraph("All of the promise in one line, for a paper or a table:"),
+        box(promised.signature()),
+    ]
+    if command := account_command(run):
+        what = "the ε of this run alone" if previous else "ε anew"
+        parts += [paragraph(f"This computes {what}, from what the run did:"), box(command)]
+    if previous:
+        together = "The run continues others, and the promise is for all of them together. These are theirs:"
+        parts += [paragraph(together), *(box(str(signature)) for signature in previous)]
+    if run.privacy["events"]:
+        events = json.dumps(run.privacy["events"], indent=2, ensure_ascii=False)
+        parts.append(element("details", element("summary", "The events, as an accountant sees them"), box(events)))
+    return section(*parts)
+
+
+def account_command(run: Run) -> str:
+    """The call of `dpnlp account` that computes ε anew, or nothing where no plan with noise was recorded.
+
+    Where the run continues others, whose ε is in its promise, it is the ε of this one alone.
+    """
+    plan: Mapping[str, Any] = run.privacy["plan"]
+    schedule: Mapping[str, Any] = plan.get("schedule", {})
+    if not schedule or not plan.get("noise_multiplier"):
+        return ""
+    flags = {"examples": schedule["records"], **{name: schedule[name] for name in ("lot_size", "steps", "sampling")}}
+    flags |= {name: schedule[name] for name in ("largest_lot", "bands") if schedule.get(name) not in (None, 1)}
+    flags |= {name: plan[name] for name in ("noise_multiplier", "delta", "unit", "adjacency", "accountant")}
+    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return shlex.join(["dpnlp", "account", *words])
+
+
+# What came out
+
+
+def _scores(run: Run) -> Html:
+    parts = []
+    for found in scores(run):
+        names = dict.fromkeys((*found.before, *found.after))
+        rows = [[label(name), _figure(found.before.get(name)), _figure(found.after.get(name))] for name in names]
+        shown = table([found.split, "before training", "after training"], rows, "scores", 1)
+        notes = (paragraph(signature, class_="note") for signature in found.signatures.values())
+        parts.append(div(shown, *notes))
+    return section(element("h2", "Scores"), div(*parts, class_="pairs")) if parts else Html("")
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _curves(run: Run) -> Html:
+    from dpnlp.runs import plots
+
+    drawn = _figures(plots.as_svg(figure, f"{run.name}-{number}") for number, figure in enumerate(plots.curves(run)))
+    return section(element("h2", "While it learned"), drawn) if drawn else Html("")
+
+
+def _scores_by_epsilon(grouped: Table) -> Html:
+    from dpnlp.runs import plots
+
+    figure = plots.scores_by_epsilon(grouped)
+    return _figures([plots.as_svg(figure, "scores")] if figure else [])
+
+
+def _figures(drawings: Iterable[str]) -> Html:
+    drawn = [element("figure", Html(drawing)) for drawing in drawings]
+    return div(*drawn, class_="figures") if drawn else Html("")
+
+
+def _samples(run: Run, most: int) -> Html:
+    """The first sentences of every split, side by side."""
+    parts = []
+    for split in run.splits():
+        rows = run.predictions(split)[:most]
+        heads = {
+            "source": "source",
+            "reference": "reference",
+            "before": "before training",
+            "hypothesis": "after training",
+        }
+        shown = {key: head for key, head in heads.items() if any(key in row for row in rows)}
+        if rows:
+            cells = [[str(row.get(key, "–")) for key in shown] for row in rows]
+            parts += [element("h3", split), table(list(shown.values()), cells, "samples stacked")]
+    if not parts:
+        return Html("")
+    note = (
+        "These sentences were held out of training, and the promise does not cover them: mind who may read this page."
+    )
+    return section(element("h2", "What it writes"), *parts, paragraph(note, class_="note"))
+
+
+def _secrets(run: Run) -> Html:
+    """How strongly the model gives away secrets that were planted in the data."""
+    audit = run.audit()
+    if not audit or not audit.get("secrets"):
+        return Html("")
+    rows = []
+    for secret in audit["secrets"]:
+        most = math.log2(max(2, secret["candidates"]))
+        width = f"width: {100 * min(1.0, max(0.0, secret['exposure'] / most)):.1f}%"
+        bar = div(div(class_="reach", style=width), class_="bar", role="img", aria_label=f"of {most:.1f} bits")
+        place = f"{secret['rank']:,} of {secret['candidates']:,}"
+        rows.append([secret["text"], place, joined(f"{secret['exposure']:.1f} of {most:.1f} bits", bar)])
+    return section(
+        element("h2", "Planted secrets"),
+        paragraph("How far ahead of other candidates the model puts a secret that stood in its training data."),
+        table(["secret", "rank", "exposure"], rows, "secrets stacked"),
+        paragraph(str(audit.get("note", "")), class_="note"),
+    )
+
+
+def _settings(run: Run) -> Html:
+    """What was asked for, but for seeds: whoever knows the one of the noise can take the noise off."""
+    hidden = "given, and left to config.yaml"
+    given = {
+        name: hidden if name.rpartition(".")[2] == "seed" and value != "none" else value
+        for name, value in settings(run.config).items()
+    }
+    begun = re.sub(r"(seed[ =])\S+", r"\1…", run.command)
+    command = [paragraph("It was begun by:"), box(begun)] if begun else []
+    return section(element("h2", "Settings"), *command, table(["setting", "value"], list(given.items()), "settings"))
+
+
+def _in_short(run: Run, number: int, place: Path) -> Html:
+    """A run on the page of many, with a link to its own page where it has one."""
+    promised = run.guarantee
+    kind, short, _ = _caution(promised)
+    reached = [f"{label(name)} {value:.2f}" for found in scores(run)[:1] for name, value in found.after.items()]
+    name = element("a", run.name, href=relpath(run.report, place.parent)) if run.report.exists() else run.name
+    return element(
+        "article",
+        element("h3", name, element("span", short, class_=f"tag {kind}") if kind else ""),
+        paragraph(", ".join([f"ε {'≤' if promised.is_private else '='} {cost(promised.epsilon)}", *reached])),
+        box(promised.signature()),
+        id=f"run-{number}",
+    )

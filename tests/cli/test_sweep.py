@@ -1,0 +1,98 @@
+"""`dpnlp sweep`: a grid of runs from one file."""
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dpnlp.cli.main import main
+from dpnlp.cli.sweep import planned
+
+from ..tasks.translators import saved, sentences, write_pairs
+
+SETTINGS = {
+    "data": {"train": ["train.jsonl"], "test": ["test.jsonl"], "source": "de", "target": "en", "longest": 16},
+    "model": {"start": "start"},
+    "privacy": {"delta": 1e-3},
+    "learning": {"lot_size": 8, "physical_batch": 8, "steps": 2},
+    "scoring": {"beams": 1},
+}
+
+
+def grid(path, **changes):
+    """A file of a grid."""
+    path.write_text(yaml.safe_dump({"settings": SETTINGS, **changes}, sort_keys=False))
+    return path
+
+
+@pytest.fixture
+def home(tmp_path):
+    before = Path.cwd()
+    saved(tmp_path / "start")
+    write_pairs(tmp_path / "train.jsonl", sentences(24, seed=1))
+    write_pairs(tmp_path / "test.jsonl", sentences(4, seed=2))
+    SETTINGS["data"]["cache"] = str(tmp_path / "cache")
+    os.chdir(tmp_path)
+    yield tmp_path
+    os.chdir(before)
+
+
+def test_every_combination_is_a_run_named_by_what_differs(tmp_path):
+    file = grid(tmp_path / "g.yaml", grid={"privacy.epsilon": ["inf", 5], "learning.rate": [0.1]}, seeds=[0, 1])
+    runs = list(planned(file, Path("runs")))
+    assert [run.name for run in runs] == [
+        "epsilon_inf-rate_0.1-seed_0",
+        "epsilon_inf-rate_0.1-seed_1",
+        "epsilon_5-rate_0.1-seed_0",
+        "epsilon_5-rate_0.1-seed_1",
+    ]
+    assert [run.privacy.seed for run in runs] == [0, 1, 0, 1]
+    assert runs[2].privacy.epsilon == 5
+    assert runs[2].learning.lot_size == 8
+
+
+def test_the_settings_may_be_in_a_file_of_their_own(tmp_path):
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(SETTINGS))
+    file = grid(tmp_path / "g.yaml", settings="base.yaml", seeds=[3])
+    assert next(planned(file, Path("runs"))).data.longest == 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"gird": {}}, "gird in "),
+        ({"grid": {"privacy.epsilon": 5}}, "it must be a list of values"),
+        ({"grid": {"privacy.epsilom": [5]}}, "the nearest known one is privacy.epsilon"),
+        ({"settings": {}}, "model.start is not given"),
+    ],
+)
+def test_a_wrong_grid_is_one_sentence(changes, sentence, tmp_path, capsys):
+    assert main(["sweep", str(grid(tmp_path / "g.yaml", **changes))]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_sweep_makes_what_is_missing_and_ends_in_a_table_a_plot_and_a_page(home, capsys):
+    file = grid(home / "small.yaml", grid={"privacy.epsilon": ["inf", 8]})
+    assert main(shlex.split(f"sweep {file} --plot plot.png --json")) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert {row["epsilon"] for row in table["table"]} == {"inf", 8.0}
+    assert (home / "plot.png").stat().st_size > 1000
+    assert "<table" in (home / "runs" / "small" / "report.html").read_text()
+    made = {path: path.stat().st_mtime_ns for path in (home / "runs").rglob("model.safetensors")}
+    assert len(made) == 2
+    assert main(shlex.split(f"sweep {file}")) == 0
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_made(home, capsys):
+    file = grid(home / "half.yaml", grid={"learning.lot_size": [8, 1000]})
+    assert main(shlex.split(f"sweep {file}")) == 2
+    captured = capsys.readouterr()
+    assert "lot_size_1000: it ended with exit code 2" in captured.err
+    assert "must not exceed the 24" in (home / "runs" / "half" / "lot_size_1000.log").read_text()
+    assert (home / "runs" / "half" / "lot_size_8" / "model").is_dir()

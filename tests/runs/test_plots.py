@@ -1,0 +1,108 @@
+"""Pictures of runs: every figure of the table stands where it should, and nothing is drawn that was not measured."""
+
+import math
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from dpnlp.accounting.subsampling import Sampling
+from dpnlp.checks import BadInput
+from dpnlp.runs import plots
+from dpnlp.runs.tables import Table
+
+from .fakes import fake, row
+
+
+@pytest.fixture
+def grid(tmp_path):
+    """Two samplers at two ε with two seeds each, and without privacy under one of them."""
+    cases = [(e, s) for s in (Sampling.POISSON, Sampling.SHUFFLED) for e in (1.0, 5.0)] + [
+        (math.inf, Sampling.SHUFFLED)
+    ]
+    return Table.of(
+        fake(tmp_path / f"{n}-{seed}", epsilon, sampling, seed, bleu=10 * n + seed)
+        for n, (epsilon, sampling) in enumerate(cases)
+        for seed in (1, 2)
+    )
+
+
+def drawn(figure):
+    """Name of each line, with its points and how far its error bars reach."""
+    (axes,) = figure.axes
+    lines = {}
+    for container in axes.containers:
+        line, _, (bars,) = container.lines
+        reach = [(segment[1][1] - segment[0][1]) / 2 for segment in bars.get_segments()]
+        lines[container.get_label()] = list(zip(line.get_xdata(), line.get_ydata(), reach, strict=True))
+    return lines
+
+
+def test_scores_stand_over_their_epsilon_with_the_deviation_over_seeds(grid):
+    figure = plots.scores_by_epsilon(grid)
+    std = pytest.approx(math.sqrt(0.5))
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["1", "5", "∞"]
+    assert drawn(figure) == {
+        "poisson, add-remove": [(0, 1.5, std), (1, 11.5, std), (2, 41.5, std)],
+        "shuffled, zero-out": [(0, 21.5, std), (1, 31.5, std), (2, 41.5, std)],
+    }
+
+
+def test_a_line_ends_with_its_own_run_without_privacy_where_there_is_one(grid, tmp_path):
+    runs = [run for found in grid.rows for run in found.runs]
+    runs.append(fake(tmp_path / "poisson", math.inf, Sampling.POISSON, bleu=99.0))
+    lines = drawn(plots.scores_by_epsilon(Table.of(runs)))
+    assert [lines[name][-1][1] for name in ("poisson, add-remove", "shuffled, zero-out")] == [99.0, 41.5]
+
+
+def test_runs_without_privacy_alone_are_drawn_too(tmp_path):
+    runs = [fake(tmp_path / corpus, math.inf, corpus=corpus) for corpus in ("a", "b")]
+    assert list(drawn(plots.scores_by_epsilon(Table.of(runs)))) == ["a", "b"]
+
+
+def test_without_scores_there_is_no_picture(tmp_path):
+    run = fake(tmp_path / "a")
+    run.write_metrics([])
+    assert plots.scores_by_epsilon(Table.of([run])) is None
+    assert plots.curves(run) == []
+
+
+def test_the_curves_are_the_evaluations(tmp_path):
+    run = fake(tmp_path / "a")
+    bleu, epsilon = (figure.axes[0] for figure in plots.curves(run))
+    rows = run.metrics()
+    for line in bleu.lines:
+        points = [(entry["step"], entry["bleu"]) for entry in rows if entry["split"] == line.get_label()]
+        assert list(zip(line.get_xdata(), line.get_ydata(), strict=True)) == points
+    assert {line.get_label(): line.get_linestyle() for line in bleu.lines} == {"validation": "-", "test": "None"}
+    (line,) = epsilon.lines
+    assert dict(zip(line.get_xdata(), line.get_ydata(), strict=True)) == {e["step"]: e["epsilon"] for e in rows}
+
+
+def test_no_curve_of_epsilon_without_privacy_and_none_through_two_points(tmp_path):
+    run = fake(tmp_path / "a", epsilon=math.inf)
+    assert len(plots.curves(run)) == 1
+    run.write_metrics([row(0, math.inf, "test", 1), row(9, math.inf, "test", 2)])
+    assert plots.curves(run) == []
+
+
+def test_a_drawing_for_a_page_is_well_formed_and_takes_the_pages_colours(grid):
+    figure = plots.scores_by_epsilon(grid)
+    text = plots.as_svg(figure, "a")
+    root = ElementTree.fromstring(text)
+    words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"BLEU", "∞", "poisson, add-remove"} <= set(words)
+    assert "currentColor" in text
+    assert "var(--line-0, #0072b2)" in text
+    assert "metadata" not in text
+    ids = [element.get("id") for element in root.iter() if element.get("id", "").startswith(("p", "m"))]
+    other = plots.as_svg(figure, "b")
+    hashed = [name for name in ids if len(name) > 8 and not name.startswith(("patch", "matplotlib"))]
+    assert hashed
+    assert not [name for name in hashed if name in other]
+
+
+def test_a_picture_that_cannot_be_written_is_one_sentence(grid, tmp_path):
+    plots.save(plots.scores_by_epsilon(grid), tmp_path / "a.pdf")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(BadInput, match=r"a\.xyz: it cannot be written .*; try a path that ends in \.png"):
+        plots.save(plots.scores_by_epsilon(grid), tmp_path / "a.xyz")
