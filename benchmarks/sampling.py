@@ -1,9 +1,9 @@
-"""Poisson sampling against shuffling: what an example costs end to end, and what it costs to draw and cut lots.
+"""What an example costs end to end, privately and not, with Poisson and with shuffled lots, and what drawing costs.
 
-python -m benchmarks.sampling [--rounds 3] [--json]
+python -m benchmarks.sampling [--preset micro] [--rounds 3] [--no-growth] [--json]
 
-End to end is `dpnlp.training.loop.train` on texts of all lengths, with its prefetching, padding and noise. Only the
-second half of a run is timed, when all shapes are compiled. The two samplers take turns.
+End to end is `dpnlp.training.loop.train` on texts of all lengths, with its prefetching, padding, noise and Adam. Only
+the second half of a run is timed, when all shapes are compiled. The ways take turns.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import numpy as np
 import optax
 
 from benchmarks import networks
+from benchmarks.networks import Preset
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.data.arrays import Arrays
 from dpnlp.mechanisms.randomness import FixedSeed
@@ -25,26 +26,35 @@ from dpnlp.training.plan import Plan
 from dpnlp.training.sampling import Layout, Lots, cut
 from dpnlp.training.secret import Secret
 
-PRESET = networks.PRESETS["micro"]
 RECORDS, LOT, STEPS, PHYSICAL = 20_000, 256, 16, 32
 LENGTHS = (8, 16, 32)
 
 
-def texts() -> Arrays:
+NON_PRIVATE, SHUFFLED, POISSON = "shuffled, non-private", "shuffled, private", "Poisson, private"
+
+
+def plan(way: str) -> Plan:
+    """The same lots of the same size, with or without privacy."""
+    sampling = Sampling.POISSON if way == POISSON else Sampling.SHUFFLED
+    schedule = Schedule(RECORDS, LOT, STEPS, sampling)
+    if way == NON_PRIVATE:
+        return Plan.without_privacy(schedule)
+    return Plan(schedule, Clipping(1.0), 1.0, 1e-6, sampling.adjacencies[0])
+
+
+def texts(preset: Preset) -> Arrays:
     """Random pairs of texts with 1 to 32 tokens, most of them short."""
     rng = np.random.default_rng(0)
     lengths = np.minimum(1 + rng.geometric(0.1, RECORDS), LENGTHS[-1])
     shape = (RECORDS, LENGTHS[-1])
     mask = np.arange(LENGTHS[-1]) < lengths[:, None]
-    ids, targets = (rng.integers(2, PRESET.vocabulary, shape, np.int32) for _ in range(2))
+    ids, targets = (rng.integers(2, preset.vocabulary, shape, np.int32) for _ in range(2))
     return Arrays(networks.pairs(ids, mask, targets, mask), lengths)
 
 
-def run(sampling: Sampling, data: Arrays, seed: int) -> tuple[float, int]:
+def run(way: str, preset: Preset, data: Arrays, seed: int) -> tuple[float, int]:
     """Milliseconds for each example in the second half of a run, and the shapes that were compiled in all of it."""
-    schedule = Schedule(RECORDS, LOT, STEPS, sampling)
-    plan = Plan(schedule, Clipping(1.0), 1.0, 1e-6, sampling.adjacencies[0])
-    secret, times = Secret.drawn(FixedSeed(seed)), []
+    planned, secret, times = plan(way), Secret.drawn(FixedSeed(seed)), []
 
     def now(model: object) -> dict[str, float]:
         times.append(time.perf_counter())
@@ -52,27 +62,32 @@ def run(sampling: Sampling, data: Arrays, seed: int) -> tuple[float, int]:
 
     options = Options(PHYSICAL, LENGTHS, evaluate_every=STEPS // 2)
     outcome = train(
-        networks.build(PRESET), networks.losses, data, plan, optax.adam(1e-4), options, secret=secret, evaluate=now
+        networks.build(preset), networks.losses, data, planned, optax.adam(1e-4), options, secret=secret, evaluate=now
     )
-    lots = Lots(schedule, secret)
+    lots = Lots(planned.schedule, secret)
     examples = sum(len(lots.draw(step)) for step in range(STEPS // 2, STEPS))
     return 1e3 * (times[1] - times[0]) / examples, outcome.compilations
 
 
-def end_to_end(rounds: int) -> dict[str, object]:
-    """Both samplers in turns; the ratio is the median over the rounds."""
-    data = texts()
-    found: dict[Sampling, list[tuple[float, int]]] = {}
+def end_to_end(preset: Preset, rounds: int) -> dict[str, object]:
+    """All ways in turns; ratios are medians over the rounds."""
+    data = texts(preset)
+    found: dict[str, list[tuple[float, int]]] = {}
     for seed in range(rounds):
-        for sampling in (Sampling.SHUFFLED, Sampling.POISSON):
-            found.setdefault(sampling, []).append(run(sampling, data, seed))
-    pairs = zip(found[Sampling.POISSON], found[Sampling.SHUFFLED], strict=True)
+        for way in (NON_PRIVATE, SHUFFLED, POISSON):
+            found.setdefault(way, []).append(run(way, preset, data, seed))
+
+    def ratio(first: str, second: str) -> float:
+        pairs = zip(found[first], found[second], strict=True)
+        return statistics.median(one[0] / other[0] for one, other in pairs)
+
     return {
-        "ratio": statistics.median(poisson[0] / shuffled[0] for poisson, shuffled in pairs),
-        "milliseconds_per_example": {
-            str(name): statistics.median(ms for ms, _ in runs) for name, runs in found.items()
+        "ratios": {
+            "private over non-private": ratio(SHUFFLED, NON_PRIVATE),
+            "Poisson over shuffled": ratio(POISSON, SHUFFLED),
         },
-        "compilations": {str(name): max(count for _, count in runs) for name, runs in found.items()},
+        "milliseconds_per_example": {name: statistics.median(ms for ms, _ in runs) for name, runs in found.items()},
+        "compilations": {name: max(count for _, count in runs) for name, runs in found.items()},
     }
 
 
@@ -111,20 +126,26 @@ def growth() -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [name for name, preset in networks.PRESETS.items() if preset.family == "t5"]
+    parser.add_argument("--preset", choices=names, default="micro")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--growth", action=argparse.BooleanOptionalAction, default=True, help="what drawing costs")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    found = {"end_to_end": end_to_end(arguments.rounds), "growth": growth()}
+    whole = end_to_end(networks.PRESETS[arguments.preset], arguments.rounds)
+    rows = growth() if arguments.growth else []
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps({"preset": arguments.preset, "end_to_end": whole, "growth": rows}, indent=2))
         return
-    whole = found["end_to_end"]
-    print(f"lots of {LOT} of {RECORDS:,} texts, physical batches of {PHYSICAL}, lengths {LENGTHS}")
+    print(f"{arguments.preset}: lots of {LOT} of {RECORDS:,} texts, physical batches of {PHYSICAL}, lengths {LENGTHS}")
     for name, milliseconds in whole["milliseconds_per_example"].items():
-        print(f"{name:10} {milliseconds:8.3f} ms an example, {whole['compilations'][name]} compilations")
-    print(f"Poisson over shuffled: {whole['ratio']:.3f}\n")
-    print(f"{'records':>10}{'lot':>8}  {'sampler':20}{'draw ms':>9}{'cut ms':>9}{'bytes a record':>16}")
-    for row in found["growth"]:
+        print(f"{name:22} {milliseconds:8.3f} ms an example, {whole['compilations'][name]} compilations")
+    for name, ratio in whole["ratios"].items():
+        print(f"{name}: {ratio:.3f}")
+    if not rows:
+        return
+    print(f"\n{'records':>10}{'lot':>8}  {'sampler':20}{'draw ms':>9}{'cut ms':>9}{'bytes a record':>16}")
+    for row in rows:
         print(
             f"{row['records']:>10,}{row['lot']:>8,}  {row['sampler']:20}{row['draw_ms']:>9.2f}{row['cut_ms']:>9.2f}"
             f"{row['bytes_per_record']:>16.2f}"

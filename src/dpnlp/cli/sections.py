@@ -75,13 +75,14 @@ class Data(Texts):
         if self.corpus is not None:
             if self.train or self.validation or self.test:
                 raise BadInput(f"data.corpus = {self.corpus}: files are given too; give one of the two.")
-            chosen = {side: value for side, value in self._columns.items() if value not in ("source", "target")}
-            return named(self.corpus, self.folder, **chosen)
+            source, target = (None if name == usual else name for name, usual in self._sides)
+            return named(self.corpus, self.folder, source, target, owner=self.owner)
         return Corpus(*(self._opened(given, split) for given, split in zip(self._files, _SPLITS, strict=True)))
 
     @property
-    def _columns(self) -> dict[str, str]:
-        return {"source": self.source, "target": self.target}
+    def _sides(self) -> tuple[tuple[str, str], ...]:
+        """Each side's column, or language, and what it is when not given."""
+        return (self.source, "source"), (self.target, "target")
 
     @property
     def _files(self) -> tuple[tuple[str, ...], ...]:

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,8 +25,8 @@ from dpnlp.runs.folder import Run
 class Sweep:
     """Train every combination of some settings, one run after the other or several at once, and compare them in a
     table and a plot. The file holds under `settings` those of a run, or the name of a file that has them, under `grid`
-    lists of values by dotted name, and `seeds`. What is finished is not done again; what was stopped goes on. Every run is charged to the
-    ledger, so that its sum also covers choosing the best of them."""
+    lists of values by dotted name, and `seeds`. What is finished is not made again; what was stopped goes on. Every
+    run is charged to the ledger, so that its sum also covers choosing the best of them."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp sweep configs/nmt/bsd-grid.yaml",

@@ -3,10 +3,8 @@
 import math
 import shlex
 import shutil
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,10 +14,12 @@ from dpnlp.accounting.accountant import delta_warning
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, to_dict, warn
+from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
 from dpnlp.cli.sections import Data, Learning, Model, Privacy, Scoring
 from dpnlp.guarantee import Guarantee
 from dpnlp.runs.folder import Run
+from dpnlp.runs.tables import scores
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,15 @@ class Train:
 
     def run(self) -> None:
         """Trains, and says on stdout what came out."""
-        _Training(self).run()
+        run = self.made()
+        if self.json:
+            print_json(_entry(run))
+        else:
+            _print(run)
+
+    def made(self) -> Run:
+        """Trains, and says nothing."""
+        return _Training(self).run()
 
 
 class _Training:
@@ -97,15 +105,15 @@ class _Training:
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
             warn(note)
 
-    def run(self) -> None:
+    def run(self) -> Run:
         """From the first score to the report."""
         self.folder = Run.open(self.path) if self.asked.resume else self._created()
         self._write_privacy(self.plan.guarantee(self._secret.kind))
         before = self._before()
         outcome = self._trained(before)
-        promised = self._write_privacy(outcome.guarantee)
-        rows = self._finished(outcome, before)
-        self._say(promised, rows)
+        self._write_privacy(outcome.guarantee)
+        self._finish(outcome, before)
+        return Run.open(self.path)
 
     # What is trained on what
 
@@ -165,7 +173,7 @@ class _Training:
             examples_per_owner=asked.privacy.examples_per_owner,
         )
         try:
-            with _interruptible() as interrupted:
+            with interruptible() as interrupted:
                 return train(
                     self.start.pretrained.model,
                     self.task.loss,
@@ -252,8 +260,8 @@ class _Training:
 
     # What is left behind
 
-    def _write_privacy(self, own: Guarantee) -> Guarantee:
-        """Writes what is promised of the model, earlier runs included, and returns it."""
+    def _write_privacy(self, own: Guarantee) -> None:
+        """What is promised of the model, earlier runs included."""
         promised = self.start.promised(own, self.plan)
         self.folder.write_privacy(
             {
@@ -263,9 +271,9 @@ class _Training:
                 "previous": list(self.start.signatures),
             }
         )
-        return promised
 
-    def _finished(self, outcome: "Outcome", before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _finish(self, outcome: "Outcome", before: Sequence[Mapping[str, Any]]) -> None:
+        """Scores, translations, the model and the page; then the secret goes, with the checkpoints."""
         from dpnlp.models.pretrained import save
         from dpnlp.runs.page import page_of_run
 
@@ -284,47 +292,23 @@ class _Training:
         self.folder.write_report(page_of_run(self.folder))
         if not self.asked.keep_checkpoints:
             shutil.rmtree(self.folder.checkpoints, ignore_errors=True)
-        return rows
 
-    def _say(self, promised: Guarantee, rows: Sequence[Mapping[str, Any]]) -> None:
-        last = {row["split"]: row for row in rows}
-        if self.asked.json:
-            scores = {split: {name: row[name] for name in ("bleu", "chrf")} for split, row in last.items()}
-            print_json({"run": str(self.path), "signature": promised.signature(), "scores": scores})
-            return
-        facts = {
-            "ε": f"{figure(promised.epsilon)} at δ = {promised.delta:g} for one {promised.unit}",
-            **{f"BLEU, {split}": _movement(rows, split) for split in last},
-            "model": str(self.folder.model),
-            "report": str(self.folder.report),
-        }
-        print_facts(f"Run {self.asked.name}", facts)
-        print_guarantee(promised)
+
+def _entry(run: Run) -> dict[str, Any]:
+    found = {score.split: {"before": dict(score.before), "after": dict(score.after)} for score in scores(run)}
+    return {"run": str(run.path), "signature": run.guarantee.signature(), "scores": found}
+
+
+def _print(run: Run) -> None:
+    promised = run.guarantee
+    facts = {"ε": f"{figure(promised.epsilon)} at δ = {promised.delta:g} for one {promised.unit}"}
+    for score in scores(run):
+        was = f"{score.before['bleu']:.2f} → " if "bleu" in score.before else ""
+        facts[f"BLEU, {score.split}"] = f"{was}{score.after['bleu']:.2f}"
+    print_facts(f"Run {run.name}", {**facts, "model": str(run.model), "report": str(run.report)})
+    print_guarantee(promised)
 
 
 def _unique(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The rows, the later of two for one step and split alone."""
     return list({(row["step"], row["split"]): row for row in rows}.values())
-
-
-def _movement(rows: Sequence[Mapping[str, Any]], split: str) -> str:
-    scores = [row["bleu"] for row in rows if row["split"] == split]
-    return f"{scores[0]:.2f} → {scores[-1]:.2f}" if len(scores) > 1 else f"{scores[-1]:.2f}"
-
-
-@contextmanager
-def _interruptible() -> Iterator[Any]:
-    """Ctrl-C is remembered, so that the step at hand is finished and kept; a second one ends the run at once."""
-    asked = False
-
-    def remember(number: int, frame: Any) -> None:
-        nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        warn("finishing the step at hand to keep a checkpoint; press Ctrl-C again to stop at once.")
-
-    earlier = signal.signal(signal.SIGINT, remember)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, earlier)
