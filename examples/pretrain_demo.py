@@ -32,8 +32,8 @@ from dpnlp.training import Optimizer, Options, Plan, Secret, train
 from dpnlp.training.optimizers import Decay
 
 SENTENCES, UNSEEN = 60_000, 200
-VOCABULARY, LOT, STEPS = 1500, 64, 3600
-LONGEST = 32
+VOCABULARY, LOT, STEPS = 1500, 64, 3200
+LONGEST = 44
 CHARACTERS = " ".join(string.ascii_letters + string.digits + string.punctuation + "äöüÄÖÜß")
 """What the vocabulary must be able to write even if no sentence holds it."""
 EXPECTED = 90.0
@@ -60,7 +60,7 @@ def main():
     pretrained = from_scratch(
         tokenizer, width=96, layers=2, heads=4, hidden=256, dropout=0.0, computes="float32", seed=0
     )
-    pretrained.generation.max_new_tokens = 2 * LONGEST
+    pretrained.generation.max_new_tokens = LONGEST
     task = Translation(pretrained, longest=LONGEST)
     optimizer = Optimizer(4e-3, decay=Decay.LINEAR, warmup_steps=arguments.steps // 20).build(arguments.steps)
     with tempfile.TemporaryDirectory() as scratch:
@@ -70,7 +70,7 @@ def main():
             task.dataset(written(Path(scratch), pairs), Path(scratch)),
             Plan.without_privacy(Schedule(len(pairs), LOT, arguments.steps, Sampling.SHUFFLED)),
             optax.chain(optax.clip_by_global_norm(1.0), optimizer),
-            Options(physical_batch=LOT, lengths=(LONGEST // 2, 3 * LONGEST // 4, LONGEST)),
+            Options(physical_batch=LOT, lengths=(16, 24, LONGEST)),
             secret=Secret.drawn(FixedSeed(0)),
         )
     score = task.of(outcome.model).score(unseen, Writing(longest=LONGEST)).bleu()

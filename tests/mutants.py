@@ -35,6 +35,7 @@ class Defect:
 
 
 PLD, RDP = ("accounting/test_pld.py",), ("accounting/test_rdp.py",)
+TRAIN = ("cli/test_train.py",)
 SUBSAMPLING, CALIBRATION = ("accounting/test_subsampling.py",), ("accounting/test_calibration.py",)
 LEDGER, COMPOSITION = ("accounting/test_ledger.py",), ("accounting/test_composition.py",)
 LOSSES, CLIPPING = ("accounting/test_losses.py",), ("training/test_clipping.py",)
@@ -1076,6 +1077,80 @@ DEFECTS = (
         "-(-self.steps // self.bands))",
         "max(1, self.steps // self.bands))",
         SUBSAMPLING,
+    ),
+    Defect(
+        "train: what an earlier run cost is not added",
+        "cli/start.py",
+        "if not self.earlier:\n            return own",
+        "if True:\n            return own",
+        TRAIN,
+    ),
+    Defect(
+        "train: a model inside a run taken for a public one",
+        "cli/start.py",
+        "for folder in (path, path.parent):",
+        "for folder in ():",
+        TRAIN,
+    ),
+    Defect(
+        "train: a vocabulary made of the private texts",
+        "cli/start.py",
+        "elif privacy.is_private:",
+        "elif False:",
+        TRAIN,
+    ),
+    Defect(
+        "train: the seed of an earlier run forgotten in the statement",
+        "cli/start.py",
+        "NoiseSource.FIXED_SEED if known_seed else own.noise_source",
+        "own.noise_source",
+        TRAIN,
+    ),
+    Defect("train: the ledger not charged", "cli/train.py", "charge=self._charge(),", "charge=None,", TRAIN),
+    Defect(
+        "train: pairs instead of owners drawn and clipped", "cli/train.py", "owners=self.owners,", "owners=None,", TRAIN
+    ),
+    Defect(
+        "train: checkpoints, and the secret in them, left behind",
+        "cli/train.py",
+        "if not self.asked.keep_checkpoints:",
+        "if False:",
+        TRAIN,
+    ),
+    Defect(
+        "train: an interrupted run keeps nothing",
+        "training/loop.py",
+        "if checkpoints and (due or leaves or done == last):",
+        "if checkpoints and (due or done == last):",
+        TRAIN,
+    ),
+    Defect(
+        "translation: a target that sees the padding of its batch",
+        "data/tokens.py",
+        '"targets": targets, "target_mask": target_mask}',
+        '"targets": targets, "target_mask": np.ones_like(target_mask)}',
+        ("tasks", "data/test_tokens.py"),
+    ),
+    Defect(
+        "fingerprint: only the first of several files",
+        "accounting/fingerprint.py",
+        "for one in (dataset, *others)",
+        "for one in (dataset,)",
+        ("accounting/test_fingerprint.py",),
+    ),
+    Defect(
+        "run folder: sentences of the training set taken for predictions",
+        "runs/folder.py",
+        'or "train" in split.lower()',
+        "or False",
+        ("runs",),
+    ),
+    Defect(
+        "metrics: the first hypothesis only",
+        "metrics/bleu.py",
+        "[hypothesis for hypothesis, _ in pairs]",
+        "[pairs[0][0] for _ in pairs]",
+        ("metrics",),
     ),
 )
 

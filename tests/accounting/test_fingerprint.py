@@ -159,3 +159,24 @@ def test_of_two_keys_made_at_once_the_first_stays(dataset: Path, monkeypatch: py
     assert fingerprint(dataset) == fingerprint(dataset)
     assert key_path(Ledger.beside(dataset)).read_bytes() == first
     assert sorted(dataset.parent.iterdir()) == [dataset, key_path(Ledger.beside(dataset))]
+
+
+def test_a_data_set_of_two_files_has_one_key_and_changes_with_either(tmp_path):
+    files = [tmp_path / "train.de", tmp_path / "train.en"]
+    for file in files:
+        file.write_text("a")
+    before = fingerprint(*files)
+    assert fingerprint(*files) == before
+    assert not (tmp_path / "train.en.ledger.key").exists()
+    files[1].write_text("b")
+    assert fingerprint(*files) != before
+
+
+def test_the_key_is_beside_the_ledger_where_that_lies_elsewhere(tmp_path):
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "data" / "corpus.jsonl"
+    file.write_text("a")
+    ledger = Ledger(tmp_path / "other.ledger")
+    assert fingerprint(file, ledger=ledger) == fingerprint(file, ledger=ledger)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "other.ledger.key"]
+    assert list((tmp_path / "data").iterdir()) == [file]

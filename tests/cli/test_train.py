@@ -136,6 +136,15 @@ def test_a_run_goes_on_from_an_earlier_one_and_pays_for_both(trained, dpnlp, cap
     assert entry["previous"] == [privacy(trained)["signature"]]
 
 
+def test_the_folder_of_the_model_itself_hides_nothing_of_the_run_that_made_it(trained, dpnlp, capsys):
+    """Neither what it cost, nor that whoever knows its seed can take its noise off."""
+    line = command("inside", "--privacy.epsilon 3", start="runs/first/model").replace("--privacy.seed 0", "")
+    assert dpnlp(line, capsys)[0] == 0
+    promised = Guarantee.from_json(privacy(trained.parent / "inside")["guarantee"])
+    assert promised.epsilon > 4
+    assert promised.noise_source is NoiseSource.FIXED_SEED
+
+
 def test_a_public_start_costs_nothing_more(trained, dpnlp, capsys):
     assert dpnlp(command("public", "--privacy.epsilon 3 --model.public-start", start="runs/first"), capsys)[0] == 0
     assert privacy(trained.parent / "public")["guarantee"]["epsilon"] <= 3

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dpnlp.checks import BadInput
 from dpnlp.data import formats
 from dpnlp.data.formats import Json
-from dpnlp.data.pairs import Bounds, Columns, Pair, kept, pairs
+from dpnlp.data.pairs import Bounds, Columns, Pair, divided, kept, pairs
 
 ROWS = [
     {"source": "Guten Morgen", "target": "Good morning", "owner": "anna"},
@@ -457,3 +457,27 @@ def test_an_array_in_one_line_is_not_held_in_memory(write):
         assert tracemalloc.get_traced_memory()[1] < 2_000_000 < path.stat().st_size
     finally:
         tracemalloc.stop()
+
+
+def test_a_share_is_held_out_by_owner_and_nobody_is_in_both_parts(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    rows = [{"source": f"a {n}", "target": f"b {n}", "who": f"owner {n // 4}"} for n in range(400)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    everything = pairs(file, Columns(owner="who"))
+    most, few = map(list, divided(everything, 0.25))
+    assert sorted(most + few) == sorted(everything)
+    assert not {pair.owner for pair in most} & {pair.owner for pair in few}
+    assert 0.15 < len(few) / 400 < 0.35
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows[:200]))
+    assert set(divided(everything, 0.25)[1]) == {pair for pair in few if pair in set(everything)}
+
+
+def test_a_share_of_pairs_without_owners_is_told_by_the_pairs_and_blank_ones_are_still_refused(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps({"source": f"a {n}", "target": "b"}) + "\n" for n in range(200)))
+    most, few = map(list, divided(pairs(file), 0.5))
+    assert 70 < len(few) < 130
+    assert len(most) + len(few) == 200
+    file.write_text('{"source": "a", "target": " "}\n')
+    with pytest.raises(BadInput, match="is empty"):
+        list(divided(pairs(file), 0.5)[0])

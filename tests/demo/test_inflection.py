@@ -29,6 +29,12 @@ def test_a_german_noun_takes_its_own_article_and_ending(forms, adjective):
         assert ", ".join(f"{word:{article}}" for article in MASCULINE) == expected
 
 
+def test_without_an_article_the_adjective_shows_the_gender():
+    nouns = (GermanNoun(gender, noun, "rot") for gender, noun in FORMS)
+    assert [f"{noun}" for noun in nouns] == ["roter Mantel", "rote Lampe", "rotes Buch"]
+    assert f"{GermanNoun('der', 'Mantel')}" == "Mantel"
+
+
 def test_an_english_noun_has_an_before_a_vowel():
     assert [f"{EnglishNoun('arm'):a}", f"{EnglishNoun('arm', 'left'):a}", f"{EnglishNoun('coat', 'old'):a}"] == [
         "an arm",

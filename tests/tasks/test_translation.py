@@ -10,6 +10,7 @@ from dpnlp.data.pairs import Columns, pairs
 from dpnlp.metrics.bleu import bleu
 from dpnlp.models.generation import Generation, generate
 from dpnlp.tasks.translation import Translation, Writing
+
 from .translators import sentences, translator, write_pairs
 
 

@@ -8,8 +8,8 @@ from dpnlp.data.pairs import Pair
 from dpnlp.data.vocabulary import learned
 from dpnlp.models.pretrained import from_scratch, save
 
-ONE = "ba be bi bo bu da de di do du".split()
-OTHER = "kla kle kli klo klu pra pre pri pro pru".split()
+ONE = ["ba", "be", "bi", "bo", "bu", "da", "de", "di", "do", "du"]
+OTHER = ["kla", "kle", "kli", "klo", "klu", "pra", "pre", "pri", "pro", "pru"]
 
 
 def sentences(count, seed=0):

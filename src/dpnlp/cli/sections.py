@@ -53,6 +53,11 @@ class Data(Texts):
     source: str = option("source", help="The column of the text to translate; for multi30k, its language")
     target: str = option("target", help="The column of its translation; for multi30k, its language")
     owner: str | None = option(None, help="The column that says whose a pair is, or of which document")
+    held_out: float = option(
+        0.0, help="Instead of test pairs, a share of the training pairs is kept apart, by owner where there is one"
+    )
+    most_words: int | None = option(None, help="Leave out pairs with more words than this on a side, or with none")
+    ratio: float | None = option(None, help="Leave out pairs with so many times more words on one side, or with none")
     cache: Path | None = option(
         None, help="Where tokenized texts are kept, for you alone, as they are private too; else in ~/.cache/dpnlp"
     )
@@ -70,36 +75,40 @@ class Data(Texts):
 
     def splits(self) -> "Corpus":
         """All of the texts, each split as a stream."""
+        from dpnlp.data.pairs import divided, kept
+
+        found = self._opened()
+        if found.train and (self.most_words or self.ratio):
+            found = replace(found, train=kept(found.train, longest=self.most_words, ratio=self.ratio))
+        if not self.held_out:
+            return found
+        if found.test or not found.train:
+            raise BadInput(f"held_out = {self.held_out}: there are test pairs, or no training pairs; leave it out.")
+        train, test = divided(found.train, self.held_out)
+        return replace(found, train=train, test=test)
+
+    def _opened(self) -> "Corpus":
         from dpnlp.data.corpora import Corpus, named
 
-        if self.corpus is not None:
-            if self.train or self.validation or self.test:
-                raise BadInput(f"data.corpus = {self.corpus}: files are given too; give one of the two.")
-            source, target = (None if name == usual else name for name, usual in self._sides)
-            return named(self.corpus, self.folder, source, target, owner=self.owner)
-        return Corpus(*(self._opened(given, split) for given, split in zip(self._files, _SPLITS, strict=True)))
+        given = {"train": self.train, "validation": self.validation, "test": self.test}
+        if self.corpus is None:
+            return Corpus(**{split: self._pairs(files, split) for split, files in given.items() if files})
+        if any(given.values()):
+            raise BadInput(f"data.corpus = {self.corpus}: files are given too; give one of the two.")
+        source, target = (None if name == usual else name for name, usual in self._sides)
+        return named(self.corpus, self.folder, source, target, owner=self.owner)
+
+    def _pairs(self, given: tuple[str, ...], split: str) -> "Pairs":
+        from dpnlp.data.pairs import Columns, pairs
+
+        if len(given) > 2:
+            raise BadInput(f"data.{split} = {' '.join(given)}: it must be one file, or two that are aligned.")
+        return pairs(given[0] if len(given) == 1 else given, Columns(self.source, self.target, self.owner), split)
 
     @property
     def _sides(self) -> tuple[tuple[str, str], ...]:
         """Each side's column, or language, and what it is when not given."""
         return (self.source, "source"), (self.target, "target")
-
-    @property
-    def _files(self) -> tuple[tuple[str, ...], ...]:
-        return self.train, self.validation, self.test
-
-    def _opened(self, given: tuple[str, ...], split: str) -> "Pairs | None":
-        from dpnlp.data.pairs import Columns, pairs
-
-        if not given:
-            return None
-        if len(given) > 2:
-            raise BadInput(f"data.{split} = {' '.join(given)}: it must be one file, or two that are aligned.")
-        columns = Columns(self.source, self.target, self.owner)
-        return pairs(given[0] if len(given) == 1 else [Path(path) for path in given], columns, split)
-
-
-_SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)

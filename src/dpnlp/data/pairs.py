@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,9 @@ class Columns:
         return [name for name in astuple(self) if name is not None]
 
 
+_USUAL = Columns()
+
+
 @dataclass(frozen=True)
 class Bounds:
     """What is kept: texts of `shortest` to `longest` words, neither with more than `ratio` times those of the other.
@@ -70,12 +74,31 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A share of the pairs, or else all others. What is in it is told by a checksum of the owner, or of the pair.
+
+    So no owner is in both parts, and who is in which depends on nobody else.
+    """
+
+    share: float
+    others: bool = False
+
+    def __post_init__(self) -> None:
+        checks.probability("share", self.share)
+
+    def __contains__(self, pair: Pair) -> bool:
+        whose = repr(pair[:2] if pair.owner is None else pair.owner).encode()
+        place = int.from_bytes(blake2b(whose, digest_size=8).digest()) / 2**64
+        return (place < self.share) != self.others
+
+
+@dataclass(frozen=True)
 class Pairs:
     """The pairs of a table. A pair without a text on either side is refused, or is left out where there are bounds."""
 
     table: Table
     columns: Columns
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[Bounds | Part, ...] = ()
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -121,7 +144,8 @@ class Pairs:
         text = "" if text is None else text
         if not isinstance(text, str):
             raise self._wrong(number, side, column, f"is {_kind(text)}, and must be a text")
-        if not self.bounds and not text.strip():
+        bounded = any(isinstance(bounds, Bounds) for bounds in self.bounds)
+        if not bounded and not text.strip():
             raise self._wrong(number, side, column, "is empty; correct the pair, or leave out all such with `kept`")
         if _HALF.search(text):
             raise self._wrong(number, side, column, "holds half of a surrogate pair; write the whole character")
@@ -155,7 +179,7 @@ class Pairs:
         return BadInput(f"{self.table.where(number, side)}: the {side} ({column}) {what}.")
 
 
-def pairs(source: str | Path | Sequence[str | Path], columns: Columns, split: str | None = None) -> Pairs:
+def pairs(source: str | Path | Sequence[str | Path], columns: Columns = _USUAL, split: str | None = None) -> Pairs:
     """The pairs in a file, in two aligned text files, in a folder saved by `datasets`, or in a dataset of the hub.
 
     A file is .jsonl or .json (JSON lines, or one array), .csv or .tsv (without a header where the columns are numbers),
@@ -184,6 +208,12 @@ def pairs(source: str | Path | Sequence[str | Path], columns: Columns, split: st
 def kept(pairs: Pairs, shortest: int = 1, longest: int | None = None, ratio: float | None = None) -> Pairs:
     """The pairs within these `Bounds`; how many are not, `left_out` counts."""
     return replace(pairs, bounds=(*pairs.bounds, Bounds(shortest, longest, ratio)))
+
+
+def divided(pairs: Pairs, share: float) -> tuple[Pairs, Pairs]:
+    """The pairs without a share of them, and that share."""
+    most, few = (replace(pairs, bounds=(*pairs.bounds, Part(share, others))) for others in (True, False))
+    return most, few
 
 
 def _table(path: Path, suffix: str, columns: Columns, tops: tuple[str, ...]) -> Table:

@@ -103,7 +103,6 @@ SLOTS: dict[str, Slot] = {
     "dose": one_of(DOSES),
     "side": one_of(SIDES),
     "part": one_of(everyday.PARTS),
-    "day": one_of(everyday.DAYS),
     "born": birth,
     "strength": strength,
     "room": everyday.number(101, 499),

@@ -83,9 +83,9 @@ REMEDIES = listed("""
     ein kaltes Tuch = a cold cloth
 """)
 PARTS = listed("""
-    das Knie = the knee, die Schulter = the shoulder, der Bauch = the stomach,
-    die Hand = the hand, der Fuß = the foot, der Arm = the arm, das Bein = the leg, der Hals = the neck,
-    die Hüfte = the hip, der Ellbogen = the elbow, der Finger = the finger, das Ohr = the ear, das Auge = the eye
+    das Knie = the knee, die Schulter = the shoulder, die Hand = the hand, der Fuß = the foot, der Arm = the arm,
+    das Bein = the leg, die Hüfte = the hip, der Ellbogen = the elbow, der Finger = the finger, das Ohr = the ear,
+    das Auge = the eye
 """)
 SIDES = listed("""
     recht = right, link = left
@@ -200,6 +200,7 @@ SLOTS: dict[str, Slot] = {
     "place": one_of(PLACES),
     "where": one_of(POSITIONS),
     "when": one_of(TIMES),
+    "day": one_of(DAYS),
     "symptom": one_of(SYMPTOMS),
     "diagnosis": one_of(DIAGNOSES),
     "drug": one_of(DRUGS),
@@ -269,3 +270,36 @@ RULES = (
     ),
     Rule("Nach {activity} tut oft {part:der} weh.", "After {activity} {part:the} often hurts."),
 )
+FRAGMENTS = (
+    Rule("{town}", "{town}"),
+    Rule("von {town2}", "of {town2}"),
+    Rule("nach {town} {town2}", "to {town} {town2}"),
+    Rule("am {date}", "on {date}"),
+    Rule("{day}", "{day}"),
+    Rule("{clock}", "{clock}"),
+    Rule("seit {span}", "for {span}"),
+    Rule("{often}", "{often}"),
+    Rule("{symptom}", "{symptom}"),
+    Rule("{diagnosis}", "{diagnosis}"),
+    Rule("{drug}", "{drug}"),
+    Rule("{drug2} für {who:den}", "{drug2} for {who:the}"),
+    Rule("{what:ein}", "{what:a}"),
+    Rule("{part}", "{part}"),
+    Rule("{where} {place:dem}", "{where} {place:the}"),
+    Rule("jetzt {price} Euro", "now {price} euros"),
+    Rule("Telefon {phone}", "phone {phone}"),
+    Rule("{line}", "{line}"),
+    Rule("{age}/{size}", "{age}/{size}"),
+    Rule("siehe Seite {age2}", "see page {age2}"),
+    Rule("bitte {does:bare}", "please {does:bare}"),
+)
+
+
+def notice(rng: Random) -> Rule:
+    """What is pinned to a board: a few fragments in any order."""
+    parts = rng.sample(FRAGMENTS, rng.randint(2, 4))
+    joints = [rng.choice((", ", ", ", ": ", " - ", " ")) for _ in parts[1:]] + ["."]
+    german, english = (
+        "".join(part[side] + joint for part, joint in zip(parts, joints, strict=True)) for side in (0, 1)
+    )
+    return Rule(german, english)

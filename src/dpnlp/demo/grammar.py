@@ -54,11 +54,11 @@ class Secret:
 
 
 def public(count: int, seed: int) -> list[Pair]:
-    """So many different everyday sentences."""
+    """So many different everyday texts: one half sentences, the other half notices."""
     checks.count("count", count)
     rng, sentences = Random(f"public {seed}"), dict[str, Pair]()
     while len(sentences) < count:
-        rule = rng.choice(everyday.RULES)
+        rule = rng.choice(everyday.RULES) if rng.random() < 0.5 else everyday.notice(rng)
         german, english = rule.filled(drawn(rule, everyday.SLOTS, rng))
         sentences.setdefault(german, Pair(german, english, None))
     return list(sentences.values())

@@ -29,7 +29,7 @@ _ENDINGS = {
     "einen": ("en", "e", "es"),
     "einem": ("en", "en", "en"),
 }
-"""The ending of an adjective after such an article, for each gender."""
+"""The ending of an adjective after such an article, for each gender; after none it is as after "ein"."""
 _CONTRACTIONS = {"in dem": "im", "an dem": "am", "von dem": "vom", "zu dem": "zum", "zu der": "zur", "bei dem": "beim"}
 _LONG = re.compile(rf"\b({'|'.join(_CONTRACTIONS)})\b", re.IGNORECASE)
 
@@ -43,11 +43,10 @@ class GermanNoun:
     adjective: str = ""
 
     def __format__(self, article: str) -> str:
-        if not article:
-            return self.noun
         gender = ("der", "die", "das").index(self.gender)
-        adjective = f"{self.adjective}{_ENDINGS[article][gender]} " if self.adjective else ""
-        return f"{_ARTICLES[article][gender]} {adjective}{self.noun}"
+        own = _ARTICLES[article][gender] if article else ""
+        adjective = self.adjective + _ENDINGS[article or "ein"][gender] if self.adjective else ""
+        return " ".join(filter(None, (own, adjective, self.noun)))
 
 
 @dataclass(frozen=True)
