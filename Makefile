@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test lint mutants clean
 
-# A first look: plan a private training run, and spend a budget until the ledger refuses.
+# A clinic's notes, a model with privacy and one without, and what each of them gives away: all of it is in demo/.
 demo: $(VENV)/installed
-	$(BIN)/python examples/first_look.py
+	rm -rf demo
+	$(BIN)/dpnlp demo
 
 test: lint
 	$(BIN)/pytest -n auto
@@ -32,4 +33,4 @@ $(VENV)/peers: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

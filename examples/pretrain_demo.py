@@ -21,6 +21,7 @@ import optax
 from flax import nnx
 
 from dpnlp.accounting.subsampling import Sampling, Schedule
+from dpnlp.data.pairs import Columns
 from dpnlp.data.pairs import pairs as corpus
 from dpnlp.data.vocabulary import learned
 from dpnlp.demo import grammar
@@ -43,7 +44,7 @@ def written(folder, pairs):
     """The pairs in a file, as a corpus."""
     path = folder / "public.jsonl"
     path.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b, _ in pairs), encoding="utf-8")
-    return corpus(path)
+    return corpus(path, Columns())
 
 
 def main():

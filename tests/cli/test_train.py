@@ -241,6 +241,8 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_to_the_same_model(home, d
     _, err = stopped.communicate(timeout=120)
     assert stopped.returncode == 130
     assert "Go on with: dpnlp train runs/stopped/config.yaml --resume" in err
+    kept = (home / "runs" / "stopped" / "checkpoints").iterdir()
+    assert max(int(path.name) for path in kept if path.name.isdecimal()) > 0
     assert dpnlp("train runs/stopped/config.yaml --resume", capsys)[0] == 0
     assert dpnlp(long.replace("stopped", "whole") + " --privacy.ledger whole.ledger", capsys)[0] == 0
     first, again = (load_file(home / "runs" / name / "model" / "model.safetensors") for name in ("stopped", "whole"))

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from dpnlp.demo import clinic, everyday
+from dpnlp.demo import clinic, everyday, words
 from dpnlp.demo.inflection import EnglishNoun, GermanNoun, Rule, Verb, Word, described, drawn, listed
 
 FORMS = {
@@ -78,7 +78,7 @@ def test_no_word_is_drawn_twice_for_one_sentence():
 
 
 def test_half_of_the_nouns_are_described():
-    rng, slot = Random(0), described(everyday.THINGS, everyday.LOOKS)
+    rng, slot = Random(0), described(words.THINGS, words.LOOKS)
     with_adjective = sum(bool(slot(rng).de.adjective) for _ in range(1000))
     assert 430 < with_adjective < 570
 

@@ -37,6 +37,7 @@ COMMANDS: Commands = {
     ("evaluate",): Command("dpnlp.cli.evaluate:Evaluate", "Score a model on pairs of texts"),
     ("generate",): Command("dpnlp.cli.generate:Generate", "Translate texts, one a line"),
     ("sweep",): Command("dpnlp.cli.sweep:Sweep", "Train a grid of settings and compare them"),
+    ("demo",): Command("dpnlp.cli.demo:Demo", "See all of it at work on made-up notes of a clinic, in a few minutes"),
     ("account",): Command("dpnlp.cli.account:Account", "Plan a private training run: noise, steps or ε from the rest"),
     ("account", "mechanism", "randomized-response"): Command(
         "dpnlp.cli.mechanism:RandomizedResponse", "Answers that are true with a known probability"

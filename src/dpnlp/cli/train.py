@@ -160,13 +160,14 @@ class _Training:
             )
 
     def _trained(self, before: Sequence[Mapping[str, Any]]) -> "Outcome":
-        from dpnlp.training import Options, train
+        from dpnlp.training import Options, Placement, train
 
         asked, learning = self.asked, self.asked.learning
         steps = self.plan.schedule.steps
         every = round(learning.evaluate_every * self.plan.schedule.lots_per_epoch)
         options = Options(
             physical_batch=learning.physical_batch,
+            placement=Placement(learning.devices),
             evaluate_every=max(1, every) if learning.evaluate_every else 0,
             checkpoint_every=learning.checkpoint_every,
             average=learning.average,

@@ -6,7 +6,7 @@ Nothing of this is in the everyday sentences, so that a model has to learn it fr
 from random import Random
 from typing import NamedTuple
 
-from dpnlp.demo import everyday
+from dpnlp.demo import everyday, words
 from dpnlp.demo.inflection import Rule, Slot, Word, listed, one_of
 
 WOMEN = """
@@ -102,7 +102,7 @@ SLOTS: dict[str, Slot] = {
     "exam": one_of(EXAMINATIONS),
     "dose": one_of(DOSES),
     "side": one_of(SIDES),
-    "part": one_of(everyday.PARTS),
+    "part": one_of(words.PARTS),
     "born": birth,
     "strength": strength,
     "room": everyday.number(101, 499),

@@ -5,113 +5,8 @@ It speaks of health in general, and never of a person by name.
 
 from random import Random
 
-from dpnlp.demo.inflection import Rule, Slot, Word, described, listed, one_of
-
-PEOPLE = listed("""
-    der Arzt = the doctor, die Pflegerin = the nurse, der Apotheker = the pharmacist, die Nachbarin = the neighbour,
-    der Lehrer = the teacher, die Schülerin = the pupil, der Fahrer = the driver,
-    die Verkäuferin = the shop assistant, der Gast = the guest, die Großmutter = the grandmother,
-    der Großvater = the grandfather, das Kind = the child, die Frau = the woman, der Mann = the man,
-    die Tochter = the daughter, der Sohn = the son,
-    der Bäcker = the baker, die Gärtnerin = the gardener, der Koch = the cook, der Hausmeister = the caretaker,
-    die Studentin = the student, der Mieter = the tenant
-""")
-THINGS = listed("""
-    das Buch = the book, die Zeitung = the newspaper, der Schlüssel = the key, die Tasche = the bag,
-    der Mantel = the coat, das Fahrrad = the bicycle, die Lampe = the lamp, der Brief = the letter,
-    das Paket = the parcel, die Rechnung = the bill, der Stuhl = the chair, der Tisch = the table,
-    das Telefon = the phone, die Decke = the blanket, das Kissen = the pillow, der Verband = the bandage,
-    die Salbe = the ointment, das Pflaster = the plaster, die Spritze = the syringe, das Rezept = the prescription,
-    die Tablette = the tablet, das Thermometer = the thermometer, der Rollstuhl = the wheelchair,
-    die Karte = the card, das Formular = the form, der Bericht = the report, die Liste = the list,
-    die Flasche = the bottle, das Glas = the glass, der Koffer = the suitcase, das Hemd = the shirt,
-    die Jacke = the jacket
-""")
-LOOKS = listed("""
-    neu = new, alt = old, klein = small, groß = large, rot = red, blau = blue, grün = green, schwarz = black,
-    weiß = white, schwer = heavy, sauber = clean, billig = cheap, schön = beautiful, gut = good
-""")
-VERBS = listed("""
-    sucht / suchen / gesucht = looks for / look for / looked for,
-    bringt / bringen / gebracht = brings / bring / brought, braucht / brauchen / gebraucht = needs / need / needed,
-    holt / holen / geholt = fetches / fetch / fetched, kauft / kaufen / gekauft = buys / buy / bought,
-    findet / finden / gefunden = finds / find / found, prüft / prüfen / geprüft = checks / check / checked,
-    reinigt / reinigen / gereinigt = cleans / clean / cleaned,
-    vergisst / vergessen / vergessen = forgets / forget / forgotten,
-    bezahlt / bezahlen / bezahlt = pays for / pay for / paid for,
-    verkauft / verkaufen / verkauft = sells / sell / sold, zeigt / zeigen / gezeigt = shows / show / shown,
-    sieht / sehen / gesehen = sees / see / seen, nimmt / nehmen / genommen = takes / take / taken,
-    verliert / verlieren / verloren = loses / lose / lost
-""")
-PLACES = listed("""
-    der Park = the park, die Küche = the kitchen, der Garten = the garden, das Krankenhaus = the hospital,
-    die Apotheke = the pharmacy, die Schule = the school, der Bahnhof = the station, das Büro = the office,
-    das Wartezimmer = the waiting room, das Museum = the museum, die Kirche = the church, die Praxis = the surgery,
-    das Labor = the laboratory, die Bibliothek = the library, der Supermarkt = the supermarket
-""")
-POSITIONS = listed("""
-    in = in, vor = in front of, hinter = behind, neben = next to
-""")
-DAYS = listed("""
-    Montag = Monday, Dienstag = Tuesday, Mittwoch = Wednesday, Donnerstag = Thursday, Freitag = Friday,
-    Samstag = Saturday, Sonntag = Sunday
-""")
-TIMES = listed("""
-    heute = today, morgen = tomorrow, am Abend = in the evening, am Wochenende = at the weekend,
-    nächste Woche = next week, jeden Tag = every day, nach dem Essen = after the meal, vor der Arbeit = before work
-""") + tuple(Word(f"am {day.de}", f"on {day.en}") for day in DAYS)
-SYMPTOMS = listed("""
-    Kopfschmerzen = headache, Rückenschmerzen = back pain, Bauchschmerzen = stomach pain,
-    Brustschmerzen = chest pain, Gelenkschmerzen = joint pain, Zahnschmerzen = toothache, Fieber = fever,
-    Husten = coughing, Schwindel = dizziness, Übelkeit = nausea, Durchfall = diarrhoea, Müdigkeit = fatigue,
-    Atemnot = shortness of breath, Juckreiz = itching
-""")
-DIAGNOSES = listed("""
-    Pneumonie = pneumonia, Appendizitis = appendicitis, Gastritis = gastritis, Vorhofflimmern = atrial fibrillation,
-    Schlaganfall = stroke, Thrombose = thrombosis, Harnwegsinfekt = urinary infection, Herzschwäche = heart failure,
-    Migräne = migraine, Hüftfraktur = hip fracture, Gallensteine = gallstones, Nierensteine = kidney stones,
-    Asthma = asthma, Anämie = anaemia, Sepsis = sepsis, Gehirnerschütterung = concussion
-""")
-DRUGS = listed("""
-    Ibuprofen = ibuprofen, Metformin = metformin, Ramipril = ramipril, Bisoprolol = bisoprolol,
-    Pantoprazol = pantoprazole, Torasemid = torasemide, Amoxicillin = amoxicillin, Heparin = heparin,
-    Paracetamol = paracetamol, Simvastatin = simvastatin, Prednisolon = prednisolone, Morphin = morphine
-""")
-REMEDIES = listed("""
-    heißer Tee = hot tea, viel Wasser = plenty of water, frische Luft = fresh air, ein warmes Bad = a warm bath,
-    viel Ruhe = plenty of rest, ein Spaziergang = a walk, eine dünne Suppe = a thin soup,
-    ein kaltes Tuch = a cold cloth
-""")
-PARTS = listed("""
-    das Knie = the knee, die Schulter = the shoulder, die Hand = the hand, der Fuß = the foot, der Arm = the arm,
-    das Bein = the leg, die Hüfte = the hip, der Ellbogen = the elbow, der Finger = the finger, das Ohr = the ear,
-    das Auge = the eye
-""")
-SIDES = listed("""
-    recht = right, link = left
-""")
-ACTIVITIES = listed("""
-    dem Sport = sport, der Arbeit = work, dem Schwimmen = swimming, der Gartenarbeit = gardening,
-    dem Laufen = running, dem Tanzen = dancing
-""")
-SEASONS = listed("""
-    Frühling = spring, Sommer = summer, Herbst = autumn, Winter = winter
-""")
-FREQUENCIES = listed("""
-    einmal täglich = once a day, zweimal täglich = twice a day, dreimal täglich = three times a day,
-    morgens = in the morning, abends = in the evening, vor dem Essen = before meals, nach dem Essen = after meals
-""")
-MONTHS = listed("""
-    Januar = January, Februar = February, März = March, April = April, Mai = May, Juni = June, Juli = July,
-    August = August, September = September, Oktober = October, November = November, Dezember = December
-""")
-COUNTS = listed("""
-    zwei = two, drei = three, vier = four, fünf = five, sechs = six, sieben = seven, acht = eight, neun = nine,
-    zehn = ten
-""")
-SPANS = listed("""
-    Tagen = days, Wochen = weeks, Monaten = months, Jahren = years, Stunden = hours
-""")
+from dpnlp.demo import words
+from dpnlp.demo.inflection import Rule, Slot, Word, described, one_of
 
 
 def number(low: int, high: int) -> Slot:
@@ -132,13 +27,13 @@ def clock(rng: Random) -> Word:
 
 def date(rng: Random) -> Word:
     """A day of a month."""
-    day, month = rng.randint(1, 28), rng.choice(MONTHS)
+    day, month = rng.randint(1, 28), rng.choice(words.MONTHS)
     return Word(f"{day}. {month.de}", f"{day} {month.en}")
 
 
 def span(rng: Random) -> Word:
     """How long, in the dative: "drei Tagen"."""
-    count, unit = rng.choice(COUNTS), rng.choice(SPANS)
+    count, unit = rng.choice(words.COUNTS), rng.choice(words.SPANS)
     return Word(f"{count.de} {unit.de}", f"{count.en} {unit.en}")
 
 
@@ -150,65 +45,29 @@ def phone(rng: Random) -> Word:
 
 def town(rng: Random) -> Word:
     """The name of a town, put together from syllables: what is to be copied, and never known by heart."""
-    parts = [
-        rng.choice(
-            (
-                "",
-                "B",
-                "Br",
-                "D",
-                "F",
-                "G",
-                "H",
-                "J",
-                "K",
-                "Kl",
-                "L",
-                "M",
-                "N",
-                "P",
-                "R",
-                "S",
-                "Sch",
-                "St",
-                "T",
-                "W",
-                "Z",
-            )
-        )
-        + rng.choice("aeiouäöü")
-        + rng.choice(("ck", "ff", "l", "ll", "m", "n", "nd", "ng", "r", "rt", "s", "tt", "tz", "x"))
-    ]
-    for _ in range(rng.randint(0, 1)):
-        parts.append(
-            rng.choice(("e", "el", "en", "er", "i", "ia", "ig", "in", "li", "man", "mi", "o", "ri", "sa", "ta"))
-        )
-    parts.append(
-        rng.choice(
-            ("bach", "berg", "burg", "dorf", "feld", "hausen", "heim", "mann", "stadt", "tal", "a", "e", "ke", "s", "t")
-        )
-    )
-    name = "".join(parts).capitalize()
+    first = rng.choice(("", *words.BEGINNINGS.split())) + rng.choice("aeiouäöü") + rng.choice(words.CODAS.split())
+    middle = [rng.choice(words.MIDDLES.split()) for _ in range(rng.randint(0, 1))]
+    name = "".join((first, *middle, rng.choice(words.ENDINGS.split()))).capitalize()
     return Word(name, name)
 
 
 SLOTS: dict[str, Slot] = {
-    "who": one_of(PEOPLE),
-    "other": one_of(PEOPLE),
-    "what": described(THINGS, LOOKS),
-    "does": one_of(VERBS),
-    "place": one_of(PLACES),
-    "where": one_of(POSITIONS),
-    "when": one_of(TIMES),
-    "day": one_of(DAYS),
-    "symptom": one_of(SYMPTOMS),
-    "diagnosis": one_of(DIAGNOSES),
-    "drug": one_of(DRUGS),
-    "remedy": one_of(REMEDIES),
-    "part": described(PARTS, SIDES),
-    "activity": one_of(ACTIVITIES),
-    "season": one_of(SEASONS),
-    "often": one_of(FREQUENCIES),
+    "who": one_of(words.PEOPLE),
+    "other": one_of(words.PEOPLE),
+    "what": described(words.THINGS, words.LOOKS),
+    "does": one_of(words.VERBS),
+    "place": one_of(words.PLACES),
+    "where": one_of(words.POSITIONS),
+    "when": one_of(words.TIMES),
+    "day": one_of(words.DAYS),
+    "symptom": one_of(words.SYMPTOMS),
+    "diagnosis": one_of(words.DIAGNOSES),
+    "drug": one_of(words.DRUGS),
+    "remedy": one_of(words.REMEDIES),
+    "part": described(words.PARTS, words.SIDES),
+    "activity": one_of(words.ACTIVITIES),
+    "season": one_of(words.SEASONS),
+    "often": one_of(words.FREQUENCIES),
     "town": town,
     "clock": clock,
     "date": date,
