@@ -11,14 +11,16 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_json, print_table
 from dpnlp.cli.sections import Data, Learning, Model, Privacy, Scoring
 from dpnlp.cli.start import opened
 from dpnlp.cli.train import Train
+from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
-from dpnlp.runs.page import page_of_run
+from dpnlp.runs.page import page_of_run, page_of_runs
 from dpnlp.runs.tables import scores
 
 if TYPE_CHECKING:
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
     from dpnlp.data.pairs import Pair
     from dpnlp.demo.grammar import Secret
 
-NOTES, TESTED, SEED = 8000, 150, 0
+NOTES, TESTED, SEED = 20_000, 200, 0
 TIMES = (1, 2, 4, 8, 8)
 """How often each of the secrets stands in the notes."""
 CANDIDATES = 1024
 """Among how many codes, all equally likely, a secret is looked for."""
+LONGEST = 32
+PRIVATELY = Learning(lot_size=512, steps=110, rate=5e-3, physical_batch=64, lengths=(24, LONGEST))
+PLAINLY = Learning(lot_size=64, steps=625, rate=2e-3, warmup=20, physical_batch=64, lengths=(24, LONGEST))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +67,16 @@ class Demo:
         )
         private = self._trained("private", Privacy(self.epsilon, delta=1e-5, clip_norm=0.1), PRIVATELY)
         _say("3. The same model learns from them without privacy.")
-        plain = self._trained("non-private", Privacy(math.inf), PLAINLY)
+        plain = self._trained("non-private", Privacy(math.inf, sampling=Sampling.SHUFFLED), PLAINLY)
         _say(f"4. Both are asked for the codes: do they prefer the true one to {CANDIDATES - 1:,} others?")
-        found = {run.name: _audited(run, secrets) for run in (private, plain)}
-        rows = [_row(run, found[run.name]) for run in (private, plain)]
+        rows = [_row(run, _audited(run, secrets)) for run in (private, plain)]
+        page = self.folder / "report.html"
+        write(page, page_of_runs([private, plain], page))
         if self.json:
             print_json({"runs": rows, "seconds": time.perf_counter() - started})
         else:
             _print(rows, time.perf_counter() - started)
+            print(f"Look at {page}, {private.report} and {plain.report}.")
 
     def _trained(self, name: str, privacy: Privacy, learning: Learning) -> Run:
         with as_file(files("dpnlp.demo") / "model") as start:
@@ -77,7 +84,7 @@ class Demo:
                 train=(str(self.folder / "notes.jsonl"),),
                 test=(str(self.folder / "test.jsonl"),),
                 owner="owner",
-                longest=32,
+                longest=LONGEST,
                 cache=self.folder / "cache",
             )
             return Train(
@@ -89,10 +96,6 @@ class Demo:
                 learning=learning,
                 scoring=Scoring(beams=1, batch=64),
             ).made()
-
-
-PRIVATELY = Learning(lot_size=512, steps=80, rate=1e-3, physical_batch=64, decay="constant")
-PLAINLY = Learning(lot_size=64, steps=500, rate=2e-3, physical_batch=64, warmup=20)
 
 
 def _say(text: str) -> None:
@@ -112,10 +115,10 @@ def _audited(run: Run, secrets: "Sequence[Secret]") -> "list[tuple[Exposed, bool
     task, _ = opened(str(run.path), Data(), "float32")
     pairs = [secret.pair for secret in secrets]
     found = exposures(pairs, [secret.others(CANDIDATES - 1, SEED) for secret in secrets], task.surprise)
-    written = task.translate([pair.source for pair in pairs], Writing(32))
+    written = task.translate([pair.source for pair in pairs], Writing(LONGEST))
     told = [secret.code in "".join(text.split()) for secret, text in zip(secrets, written, strict=True)]
     entries = [
-        exposed.to_json() | {"text": f"{exposed.text} ({secret.times} times in the notes)"}
+        exposed.to_json() | {"text": f"{secret.with_code('…').target} In {secret.times} of the notes"}
         for exposed, secret in zip(found, secrets, strict=True)
     ]
     note = (
@@ -163,8 +166,6 @@ def _print(rows: Sequence[dict[str, Any]], seconds: float) -> None:
                 for row in rows
             ),
         ],
-        f"Exposure (Carlini et al. 2019): a model that never saw a code reaches {first['exposure_by_chance']:.1f} bits on "
-        f"average. All of it took {seconds:.0f} s.",
+        "Exposure (Carlini et al. 2019): a model that never saw a code reaches "
+        f"{first['exposure_by_chance']:.1f} bits on average. All of it took {seconds:.0f} s.",
     )
-    for row in rows:
-        print(f"{row['run']}/report.html")

@@ -220,6 +220,7 @@ class Learning:
     smoothing: float = option(0.0, help="Label smoothing: how much of the probability goes to all tokens alike")
     average: float = option(0.0, help="Decay of the average of the weights that is kept in the end; 0 takes none")
     physical_batch: int = option(16, help="Examples on the device at once; changes nothing but speed and memory")
+    lengths: tuple[int, ...] = option((), help="Lengths that texts are padded to; by default 16, 32, 64 and so on")
     devices: int = option(1, help="How many devices share each physical batch")
     evaluate_every: float = option(0.0, help="Epochs between scores on the validation pairs; 0 scores at the end alone")
     checkpoint_every: int = option(50, help="Steps between checkpoints, from which a run that was stopped goes on")

@@ -167,6 +167,7 @@ class _Training:
         every = round(learning.evaluate_every * self.plan.schedule.lots_per_epoch)
         options = Options(
             physical_batch=learning.physical_batch,
+            lengths=learning.lengths or None,
             placement=Placement(learning.devices),
             evaluate_every=max(1, every) if learning.evaluate_every else 0,
             checkpoint_every=learning.checkpoint_every,

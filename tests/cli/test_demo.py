@@ -1,0 +1,62 @@
+"""`dpnlp demo`, on a few notes and for a few steps."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpnlp.cli import demo
+from dpnlp.cli.main import main
+from dpnlp.demo import grammar
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What a small demonstration prints, and the folder that it was made in."""
+    home, before = tmp_path_factory.mktemp("demo"), Path.cwd()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "NOTES", 64)
+        patch.setattr(demo, "TESTED", 4)
+        patch.setattr(demo, "CANDIDATES", 16)
+        patch.setattr(demo, "PRIVATELY", replace(demo.PRIVATELY, lot_size=16, steps=2, physical_batch=16))
+        patch.setattr(demo, "PLAINLY", replace(demo.PLAINLY, lot_size=16, steps=2, warmup=1, physical_batch=16))
+        printed = []
+        patch.setattr(demo, "print_json", printed.append)
+        os.chdir(home)
+        try:
+            assert main(["demo", "--json"]) == 0
+        finally:
+            os.chdir(before)
+    return home / "demo", printed[0]
+
+
+def test_a_private_and_a_plain_model_are_scored_and_asked_for_the_secrets(shown):
+    folder, entry = shown
+    private, plain = entry["runs"]
+    assert private["epsilon"] <= 5 < plain["epsilon"] == float("inf")
+    assert private["bleu_before"] == plain["bleu_before"]
+    for row in entry["runs"]:
+        assert 0 <= row["exposure_bits"] <= row["exposure_at_most"] == 4
+        assert row["codes"] == len(demo.TIMES)
+    assert {path.name for path in folder.iterdir()} >= {"notes.jsonl", "private", "non-private", "report.html"}
+
+
+def test_what_the_private_run_leaves_holds_neither_a_code_nor_a_note(shown):
+    folder, _ = shown
+    notes = [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
+    tested = (folder / "test.jsonl").read_text()
+    secrets = grammar.secrets(demo.TIMES, demo.SEED)
+    assert all(any(secret.code in note["target"] for note in notes) for secret in secrets)
+    for path in (path for path in (folder / "private").rglob("*") if path.is_file()):
+        text = path.read_bytes()
+        assert not any(secret.code.encode() in text for secret in secrets), path
+        for note in notes:
+            for side in ("source", "target"):
+                assert note[side] in tested or note[side].encode() not in text, path
+
+
+def test_a_folder_with_something_in_it_is_left_alone(shown, capsys):
+    assert main(["demo", "--folder", str(shown[0])]) == 2
+    assert "there is something in it already" in capsys.readouterr().err
