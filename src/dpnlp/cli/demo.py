@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import statistics
 import sys
 import time
@@ -59,7 +60,8 @@ class Demo:
         started = time.perf_counter()
         secrets = grammar.secrets(TIMES, SEED)
         _say(f"1. {NOTES:,} notes of a clinic, German with English, are made up; {len(secrets)} hold an access code.")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with as_file(files("dpnlp.demo") / "model") as start:
+            shutil.copytree(start, self.folder / "start")
         _write(self.folder / "notes.jsonl", grammar.private(NOTES, SEED, secrets))
         _write(self.folder / "test.jsonl", grammar.test(TESTED, SEED))
         _say(
@@ -79,23 +81,22 @@ class Demo:
             print(f"Look at {page}, {private.report} and {plain.report}.")
 
     def _trained(self, name: str, privacy: Privacy, learning: Learning) -> Run:
-        with as_file(files("dpnlp.demo") / "model") as start:
-            data = Data(
-                train=(str(self.folder / "notes.jsonl"),),
-                test=(str(self.folder / "test.jsonl"),),
-                owner="owner",
-                longest=LONGEST,
-                cache=self.folder / "cache",
-            )
-            return Train(
-                name=name,
-                runs=self.folder,
-                data=data,
-                model=Model(str(start)),
-                privacy=privacy,
-                learning=learning,
-                scoring=Scoring(beams=1, batch=64),
-            ).made()
+        data = Data(
+            train=(str(self.folder / "notes.jsonl"),),
+            test=(str(self.folder / "test.jsonl"),),
+            owner="owner",
+            longest=LONGEST,
+            cache=self.folder / "cache",
+        )
+        return Train(
+            name=name,
+            runs=self.folder,
+            data=data,
+            model=Model(str(self.folder / "start")),
+            privacy=privacy,
+            learning=learning,
+            scoring=Scoring(beams=1, batch=64),
+        ).made()
 
 
 def _say(text: str) -> None:

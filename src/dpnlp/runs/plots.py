@@ -40,6 +40,7 @@ def scores_by_epsilon(table: Table) -> Figure | None:
             [row.scores[score].std or 0 for row in points],
             label=_text(name),
             capsize=3,
+            clip_on=False,
             **_look(number),
         )
     axes.set_xticks(range(len(ticks)), [cost(tick) for tick in ticks])
@@ -96,7 +97,7 @@ def _curve(lines: dict[str, list[tuple[float, float]]], title: str) -> list[Figu
     figure, axes = _axes(width=4.0, height=2.6)
     for number, (name, points) in enumerate(lines.items()):
         look = _look(number) if len(points) > 2 else {**_look(number), "linestyle": "none"}
-        axes.plot(*zip(*points, strict=True), label=_text(name), **look)
+        axes.plot(*zip(*points, strict=True), label=_text(name), clip_on=False, **look)
     axes.set(xlabel="steps", ylabel=title, ylim=(0, None))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     _legend(axes)
