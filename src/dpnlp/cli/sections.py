@@ -147,7 +147,7 @@ class Privacy:
     epsilon: float = option(8.0, help="The ε to stay within; inf trains without privacy")
     delta: float = option(1e-6, help="The δ of the guarantee, well below one in the number of records")
     noise_multiplier: float | None = option(
-        None, help="Instead of the noise that ε asks for, so many clip norms; ε is then what it comes to"
+        None, help="Noise in clip norms, instead of what ε asks for; refused where it would cost more than ε"
     )
     clip_norm: float = option(1.0, help="C, the most that one record may move the sum over a lot")
     clipping: Literal["flat", "per-layer", "automatic"] = option("flat", help="How gradients are brought within C")
@@ -192,9 +192,16 @@ class Privacy:
             accountant=self.accountant,
             unit=Unit(self.unit),
         )
-        return (
-            Plan.of(question, self._clipping) if self.is_private else Plan.without_privacy(question.answer().schedule)
-        )
+        if not self.is_private:
+            return Plan.without_privacy(question.answer().schedule)
+        plan = Plan.of(question, self._clipping)
+        if noise is not None and (cost := plan.epsilon(plan.schedule.steps)) > self.epsilon:
+            most = plan.within(self.epsilon).schedule.steps
+            raise BadInput(
+                f"epsilon = {self.epsilon:g}: {plan.schedule.steps} steps with noise of {noise:g} cost {cost:.4g}; "
+                f"take at most {most} of them, more noise, or a larger ε."
+            )
+        return plan
 
     @property
     def _clipping(self) -> "Clipping":
