@@ -199,8 +199,8 @@ REFUSALS = {
     "nothing to go on with": ("--name nothing --resume", "there is no run in runs/nothing to go on with"),
     "a finished run": ("--name first --resume", "the run in runs/first is finished"),
     "an ε that the steps cannot meet": (
-        "--privacy.epsilon 5 --privacy.noise-multiplier 0.3",
-        "--privacy.epsilon = 5: 3 steps with noise of 0.3 cost",
+        "--privacy.epsilon 5 --privacy.noise-multiplier 0.5",
+        "--privacy.epsilon = 5: 3 steps with noise of 0.5 cost",
     ),
     "noise that no clip norm bounds": ("--privacy.clip-norm inf", "--privacy.clip-norm = inf"),
 }

@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
     """Runs one command line and returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # It would say that there is no PyTorch.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # A terminal without ε still gets the figures.
     try:
