@@ -183,6 +183,20 @@ def test_a_run_that_would_overspend_does_not_start_and_leaves_nothing(home, dpnl
         assert not (home / "runs" / "over").exists()
 
 
+def test_both_directions_of_two_aligned_files_are_charged_to_one_ledger(home, dpnlp, capsys):
+    for side, number in (("de", 0), ("en", 1)):
+        (home / f"both.{side}").write_text("".join(f"{pair[number]}\n" for pair in sentences(20, seed=5)))
+    Ledger.beside(home / "both.de").set_budget(1.0, 1e-3, Unit.EXAMPLE, Adjacency.ADD_REMOVE)
+    for files in ("both.de both.en", "both.en both.de"):
+        line = (
+            f"train --name both --model.start start --data.train {files} --data.cache cache {SMALL} --privacy.epsilon 2"
+        )
+        code, _, err = dpnlp(line, capsys)
+        assert code == 2
+        assert "both.de.ledger" in err
+        assert "the budget is 1.0" in err
+
+
 REFUSALS = {
     "two runs with one name": ("--name first", "there is a run in runs/first already; choose another name"),
     "a lot larger than the corpus": (
@@ -201,6 +215,10 @@ REFUSALS = {
     "an ε that the steps cannot meet": (
         "--privacy.epsilon 5 --privacy.noise-multiplier 0.5",
         "--privacy.epsilon = 5: 3 steps with noise of 0.5 cost",
+    ),
+    "a test on the training pairs": (
+        "--data.validation train.jsonl",
+        "data.validation: it is the file of the training pairs, and they would be written out",
     ),
     "noise that no clip norm bounds": ("--privacy.clip-norm inf", "--privacy.clip-norm = inf"),
 }

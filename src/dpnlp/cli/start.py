@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpnlp import events
+from dpnlp.accounting.accountant import DIGITS
 from dpnlp.accounting.releases import Contents, Release
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from dpnlp.models.pretrained import Pretrained
     from dpnlp.tasks.translation import Translation
     from dpnlp.training import Plan
-
-DIGITS = 5
 
 
 @dataclass(frozen=True)

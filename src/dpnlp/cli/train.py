@@ -89,6 +89,12 @@ class _Training:
         if splits.train is None:
             raise BadInput("data.train is not given: name the file of the pairs to learn from, or a corpus.")
         self.train_pairs: Pairs = splits.train
+        for name, pairs in (("validation", splits.validation), ("test", splits.test)):
+            if pairs and not asked.data.held_out and set(pairs.files) & set(self.train_pairs.files):
+                raise BadInput(
+                    f"data.{name}: it is the file of the training pairs, and they would be written out; give others "
+                    "that are not trained on, or keep a share apart by --data.held-out."
+                )
         self.held_out = {
             name: list(pairs) for name, pairs in (("validation", splits.validation), ("test", splits.test)) if pairs
         }
@@ -210,11 +216,11 @@ class _Training:
         from dpnlp.accounting.fingerprint import fingerprint
         from dpnlp.training import Charge
 
-        chosen = self.asked.privacy.ledger
-        ledger = Ledger(chosen) if chosen else Ledger.beside(self.train_pairs.files[0])
+        chosen, texts = self.asked.privacy.ledger, sorted(self.train_pairs.files)  # One ledger for both directions.
+        ledger = Ledger(chosen) if chosen else Ledger.beside(texts[0])
         if not self.asked.privacy.is_private and not ledger.path.exists():
             return None
-        return Charge(ledger, f"dpnlp train {self.asked.name}", fingerprint(*self.train_pairs.files, ledger=ledger))
+        return Charge(ledger, f"dpnlp train {self.asked.name}", fingerprint(*texts, ledger=ledger))
 
     # Scores
 
