@@ -1,6 +1,7 @@
 """What a value may be. Every refusal is one sentence: the field, the value, what is allowed, what to do."""
 
 import math
+import textwrap
 from typing import Any
 
 
@@ -53,6 +54,12 @@ def count(name: str, value: float, least: int = 1, remedy: str = "") -> int:
     if not math.isfinite(_number(value)) or value != int(value) or value < least:
         raise BadInput(_sentence(name, value, f"must be a whole number of at least {least}", remedy))
     return int(value)
+
+
+def short(error: Exception) -> str:
+    """What the error of another library says first, on one line, to be put into a sentence of ours."""
+    said = " ".join(str(error).split()).split(". ")[0].rstrip(".")
+    return textwrap.shorten(f"{type(error).__name__}: {said}", 160, placeholder=" …")
 
 
 def _number(value: Any) -> float:

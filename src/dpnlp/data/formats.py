@@ -9,7 +9,6 @@ import gzip
 import importlib
 import json
 import re
-import textwrap
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dpnlp.checks import BadInput
+from dpnlp.checks import BadInput, short
 
 Row = tuple[int, Any]
 
@@ -251,11 +250,6 @@ def library(name: str) -> Any:
         raise BadInput(
             f"{package}: it is not installed, and such data need it; run pip install {package}, or give a .jsonl file."
         ) from None
-
-
-def short(error: Exception) -> str:
-    """What an error says, on one line."""
-    return textwrap.shorten(f"{type(error).__name__}: {error}", 160, placeholder=" …").rstrip(".")
 
 
 def _element(text: str, at: int, first: bool) -> tuple[int, Any, int]:

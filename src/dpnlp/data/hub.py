@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dpnlp.checks import BadInput
-from dpnlp.data.formats import Row, Table, arrow_rows, library, readable, short
+from dpnlp.checks import BadInput, short
+from dpnlp.data.formats import Row, Table, arrow_rows, library, readable
 
 _ROWS = 1024
 """How many rows are read at once."""

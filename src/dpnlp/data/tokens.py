@@ -49,6 +49,13 @@ class Ragged(NamedTuple):
     tokens: NDArray[Any]  # [all tokens]
     offsets: NDArray[np.int64]  # [texts + 1]
 
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[int]]) -> "Ragged":
+        """Texts that lie in lists."""
+        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+        tokens = np.fromiter(chain.from_iterable(texts), np.int32, sizes.sum())
+        return cls(tokens, np.append(0, np.cumsum(sizes)))
+
     def padded(self, rows: NDArray[np.int64], length: int, pad: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """The tokens of some texts, cut or padded to `length`, and where they are real, [rows, length] each."""
         starts = self.offsets[rows]

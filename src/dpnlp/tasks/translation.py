@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data.pairs import Pair, Pairs
-from dpnlp.data.tokens import TokenPairs, encoded, tokenized
+from dpnlp.data.tokens import Ragged, TokenPairs, encoded, tokenized
 from dpnlp.metrics.bleu import bleu, chrf
 from dpnlp.metrics.score import Score
 from dpnlp.models import cross_entropy
@@ -88,11 +88,11 @@ class Translation:
             arrays = {"ids": ids, "mask": mask, "inputs": inputs, "targets": targets, "target_mask": target_mask}
             return cross_entropy.losses(nnx.merge(structure, state), arrays, mean=False)
 
-        found = []
+        sides, pad, found = [Ragged.of(sources), Ragged.of(targets)], self._tokenizer.pad_token_id, []
         for start in range(0, len(pairs), batch):
             place = np.minimum(np.arange(start, start + batch), len(pairs) - 1)
-            sides = (_padded([side[row] for row in place], length) for side in (sources, targets))
-            found.append(np.asarray(sums(state, *(array for side in sides for array in side))))
+            arrays = [array for side in sides for array in side.padded(place, length, pad)]
+            found.append(np.asarray(sums(state, *arrays)))
         return np.concatenate(found)[: len(pairs)]
 
     def translate(self, texts: Sequence[str], writing: Writing) -> list[str]:
@@ -141,11 +141,3 @@ class Scored:
         """Source, reference and hypothesis of each pair."""
         for pair, hypothesis in zip(self.pairs, self.hypotheses, strict=True):
             yield {"source": pair.source, "reference": pair.target, "hypothesis": hypothesis}
-
-
-def _padded(rows: Sequence[Sequence[int]], length: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Tokens and their mask, [rows, length] each."""
-    tokens, mask = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
-    for row, own in enumerate(rows):
-        tokens[row, : len(own)], mask[row, : len(own)] = own, True
-    return tokens, mask

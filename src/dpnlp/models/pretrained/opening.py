@@ -15,10 +15,10 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig, AutoTokenizer
 
-from dpnlp.checks import BadInput
+from dpnlp.checks import BadInput, short
 from dpnlp.models.freezing import dotted
 from dpnlp.models.pretrained.families import Family, M
-from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, short, weight_files
+from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, weight_files
 
 _TOKENIZERS = ("tokenizer*", "*.model", "*.spm", "vocab*")
 """One of these is in the folder if a tokenizer is."""

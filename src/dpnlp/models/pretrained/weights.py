@@ -5,7 +5,6 @@ A folder is written whole or not at all.
 
 import json
 import tempfile
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -16,7 +15,7 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from dpnlp.checks import BadInput
+from dpnlp.checks import BadInput, short
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -140,9 +139,3 @@ def readable(what: str | Path) -> Iterator[None]:
         raise
     except Exception as error:  # They raise nearly anything for a damaged file.
         raise BadInput(f"{what}: it cannot be read ({short(error)}); correct it, or download it again.") from error
-
-
-def short(error: Exception) -> str:
-    """What an error says first, on one line."""
-    said = " ".join(str(error).split()).split(". ")[0].rstrip(".")
-    return textwrap.shorten(f"{type(error).__name__}: {said}", 160, placeholder=" …")
