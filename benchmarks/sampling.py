@@ -1,12 +1,13 @@
 """What an example costs end to end, privately and not, with Poisson and with shuffled lots, and what drawing costs.
 
-python -m benchmarks.sampling [--preset micro] [--rounds 3] [--no-growth] [--json]
+python -m benchmarks.sampling [--preset micro] [--lot 256] [--batch 32] [--rounds 3] [--no-growth] [--json]
 
 End to end is `dpnlp.training.loop.train` on texts of all lengths, with its prefetching, padding, noise and Adam. Only
 the second half of a run is timed, when all shapes are compiled. The ways take turns.
 """
 
 import argparse
+import dataclasses
 import json
 import statistics
 import time
@@ -26,17 +27,17 @@ from dpnlp.training.plan import Plan
 from dpnlp.training.sampling import Layout, Lots, cut
 from dpnlp.training.secret import Secret
 
-RECORDS, LOT, STEPS, PHYSICAL = 20_000, 256, 16, 32
+RECORDS, STEPS = 20_000, 16
 LENGTHS = (8, 16, 32)
 
 
 NON_PRIVATE, SHUFFLED, POISSON = "shuffled, non-private", "shuffled, private", "Poisson, private"
 
 
-def plan(way: str) -> Plan:
+def plan(way: str, lot: int) -> Plan:
     """The same lots of the same size, with or without privacy."""
     sampling = Sampling.POISSON if way == POISSON else Sampling.SHUFFLED
-    schedule = Schedule(RECORDS, LOT, STEPS, sampling)
+    schedule = Schedule(RECORDS, lot, STEPS, sampling)
     if way == NON_PRIVATE:
         return Plan.without_privacy(schedule)
     return Plan(schedule, Clipping(1.0), 1.0, 1e-6, sampling.adjacencies[0])
@@ -52,15 +53,15 @@ def texts(preset: Preset) -> Arrays:
     return Arrays(networks.pairs(ids, mask, targets, mask), lengths)
 
 
-def run(way: str, preset: Preset, data: Arrays, seed: int) -> tuple[float, int]:
+def run(way: str, preset: Preset, lot: int, data: Arrays, seed: int) -> tuple[float, int]:
     """Milliseconds for each example in the second half of a run, and the shapes that were compiled in all of it."""
-    planned, secret, times = plan(way), Secret.drawn(FixedSeed(seed)), []
+    planned, secret, times = plan(way, lot), Secret.drawn(FixedSeed(seed)), []
 
     def now(model: object) -> dict[str, float]:
         times.append(time.perf_counter())
         return {}
 
-    options = Options(PHYSICAL, LENGTHS, evaluate_every=STEPS // 2)
+    options = Options(preset.batch, LENGTHS, evaluate_every=STEPS // 2)
     outcome = train(
         networks.build(preset), networks.losses, data, planned, optax.adam(1e-4), options, secret=secret, evaluate=now
     )
@@ -69,13 +70,13 @@ def run(way: str, preset: Preset, data: Arrays, seed: int) -> tuple[float, int]:
     return 1e3 * (times[1] - times[0]) / examples, outcome.compilations
 
 
-def end_to_end(preset: Preset, rounds: int) -> dict[str, object]:
+def end_to_end(preset: Preset, lot: int, rounds: int) -> dict[str, object]:
     """All ways in turns; ratios are medians over the rounds."""
     data = texts(preset)
     found: dict[str, list[tuple[float, int]]] = {}
     for seed in range(rounds):
         for way in (NON_PRIVATE, SHUFFLED, POISSON):
-            found.setdefault(way, []).append(run(way, preset, data, seed))
+            found.setdefault(way, []).append(run(way, preset, lot, data, seed))
 
     def ratio(first: str, second: str) -> float:
         pairs = zip(found[first], found[second], strict=True)
@@ -128,16 +129,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [name for name, preset in networks.PRESETS.items() if preset.family == "t5"]
     parser.add_argument("--preset", choices=names, default="micro")
+    parser.add_argument("--lot", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=32, help="examples on the device at once")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--growth", action=argparse.BooleanOptionalAction, default=True, help="what drawing costs")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    whole = end_to_end(networks.PRESETS[arguments.preset], arguments.rounds)
+    preset = dataclasses.replace(networks.PRESETS[arguments.preset], batch=arguments.batch)
+    whole = end_to_end(preset, arguments.lot, arguments.rounds)
     rows = growth() if arguments.growth else []
     if arguments.json:
         print(json.dumps({"preset": arguments.preset, "end_to_end": whole, "growth": rows}, indent=2))
         return
-    print(f"{arguments.preset}: lots of {LOT} of {RECORDS:,} texts, physical batches of {PHYSICAL}, lengths {LENGTHS}")
+    print(f"{arguments.preset}: lots of {arguments.lot} of {RECORDS:,}, {preset.batch} at once, lengths {LENGTHS}")
     for name, milliseconds in whole["milliseconds_per_example"].items():
         print(f"{name:22} {milliseconds:8.3f} ms an example, {whole['compilations'][name]} compilations")
     for name, ratio in whole["ratios"].items():

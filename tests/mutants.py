@@ -47,7 +47,14 @@ RESUME = (
     "training/test_checkpoints.py::test_a_run_that_crashes_again_and_again_goes_on_and_pays_once",
 )
 LOAD = "done, state, record = checkpoints.load(state, record.plan)"
-SAVE = "            if checkpoints and (due or done == last):\n                checkpoints.save(done, state, record)\n"
+SAVE = (
+    "            if checkpoints and (due or leaves or done == last):\n"
+    "                checkpoints.save(done, state, record)\n"
+)
+LEAVES = (
+    "            if leaves:\n                if checkpoints:\n                    checkpoints.close()\n"
+    "                raise KeyboardInterrupt\n"
+)
 ENDS = "            if ends():\n                break\n"
 LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",)
 CROSS_ENTROPY, LORA = ("models/test_cross_entropy.py",), ("models/test_lora.py",)
@@ -570,8 +577,8 @@ DEFECTS = (
     Defect(
         "loop: a step evaluated before it is on the disk",
         "training/loop.py",
-        SAVE + ENDS,
-        ENDS + SAVE,
+        SAVE + LEAVES + ENDS,
+        ENDS + SAVE + LEAVES,
         in_loop("what_is_evaluated_and_published_is_on_the_disk_before"),
     ),
     Defect(
@@ -829,15 +836,15 @@ DEFECTS = (
     Defect(
         "noise: half of it",
         "training/noise.py",
-        "drawn = [stddev * normal(",
-        "drawn = [0.5 * stddev * normal(",
+        "together = stddev * jax.vmap(",
+        "together = 0.5 * stddev * jax.vmap(",
         NOISE,
     ),
     Defect(
         "noise: the same on every leaf",
         "training/noise.py",
-        "jax.random.fold_in(key, index)",
-        "jax.random.fold_in(key, 0)",
+        "(key, jnp.arange(len(leaves)))",
+        "(key, jnp.zeros(len(leaves), int))",
         NOISE,
     ),
     Defect(
@@ -976,7 +983,7 @@ DEFECTS = (
     Defect(
         "a side of a gradient that is no number is not kept finite, going forward",
         "bookkeeping.py",
-        "return finite(written) if guards else written",
+        "return written if any(written is known for known in tape.finite) else finite(written)",
         "return written",
         in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
     ),

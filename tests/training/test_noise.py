@@ -97,13 +97,14 @@ import jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 from dpnlp.training.noise import tree_noise
 
-template = {"a": jax.ShapeDtypeStruct((16, 24), "float32"), "b": jax.ShapeDtypeStruct((8,), "float32")}
+shapes = {"a": (16, 24), "b": (8,), "c": (16, 24)}
+template = {name: jax.ShapeDtypeStruct(shape, "float32") for name, shape in shapes.items()}
 draw = lambda key: tree_noise(key, template, 2.0)
 alone = jax.jit(draw)(jax.random.key(3))
 mesh = jax.make_mesh((2, 4), ("x", "y"))
 assert len(jax.devices()) == 8
 for spec in (P("x", "y"), P(None, ("x", "y"))):
-    shardings = {"a": NamedSharding(mesh, spec), "b": NamedSharding(mesh, P("x"))}
+    shardings = {"a": NamedSharding(mesh, spec), "b": NamedSharding(mesh, P("x")), "c": NamedSharding(mesh, spec)}
     compiled = jax.jit(draw, out_shardings=shardings).lower(jax.random.key(3)).compile()
     assert not any(word in compiled.as_text() for word in ("all-gather", "all-to-all", "all-reduce", "collective"))
     spread = compiled(jax.random.key(3))

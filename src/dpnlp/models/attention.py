@@ -86,11 +86,32 @@ class Attention(nnx.Module):
         def mixed(query: Array, seen: Seen, bias: Array | None) -> Array:
             if isinstance(seen, Kept) or self.dropout.active:  # for neither is there a library function
                 return Kept.of(seen).mixed(query, mask, bias, self.scale, self.dropout)
+            if fused(query, seen.keys, bias):
+                whole = jnp.broadcast_to(mask, (*mask.shape[:2], query.shape[1], seen.keys.shape[1]))
+                return jax.nn.dot_product_attention(query, *seen, mask=whole, scale=self.scale, implementation="cudnn")
             return jax.nn.dot_product_attention(query, *seen, bias, mask, scale=self.scale)
 
         mix = jax.checkpoint(mixed) if self.rematerialise else mixed
         found = mix(self.query(x), seen, bias)
         return self.output(found.reshape(*x.shape[:-1], -1))
+
+
+def fused(query: Array, keys: Array, bias: Array | None) -> bool:
+    """Whether cuDNN's fused kernel is to be used: where it can be, and from the length on from which it is faster.
+
+    On one H200 in bfloat16 it takes 1.4 times XLA's time at 64 positions, 0.7 at 128 and 0.35 at 1,024, and it never
+    holds the scores. It has no gradient for a bias that differs between examples, so T5 goes without it.
+    """
+    lengths, width = (query.shape[1], keys.shape[1]), query.shape[-1]
+    return (
+        jax.devices()[0].device_kind.startswith("NVIDIA")
+        and bias is None
+        and query.dtype in (jnp.bfloat16, jnp.float16)
+        and min(lengths) >= 128
+        and not any(length % 2 for length in lengths)
+        and width % 8 == 0
+        and width <= 128
+    )
 
 
 def real(mask: Array) -> Array:

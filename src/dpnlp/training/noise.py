@@ -54,10 +54,21 @@ def _uniform(high: Array, low: Array) -> Array:
 
 
 def tree_noise(key: Array, template: Tree, stddev: float | Array) -> Tree:
-    """Normal noise of this standard deviation in the shapes of the template, drawn afresh for each leaf of it."""
+    """Normal noise of this standard deviation in the shapes of the template, drawn afresh for each leaf of it.
+
+    Leaves of one shape are drawn together: the noise of a model compiles in seconds, where one draw for each of its
+    hundreds of leaves takes minutes on a GPU.
+    """
     leaves, structure = jax.tree.flatten(template)
-    drawn = [stddev * normal(jax.random.fold_in(key, index), leaf.shape) for index, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(structure, drawn)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(len(leaves)))
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for index, leaf in enumerate(leaves):
+        alike.setdefault(leaf.shape, []).append(index)
+    drawn: dict[int, Array] = {}
+    for shape, members in alike.items():
+        together = stddev * jax.vmap(partial(normal, shape=shape))(keys[np.array(members)])
+        drawn.update(zip(members, together, strict=True))
+    return jax.tree.unflatten(structure, [drawn[index] for index in range(len(leaves))])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,21 @@
+"""The planted defects still fit the code that they are planted into."""
+
+from collections import Counter
+
+import pytest
+
+from . import mutants
+
+
+@pytest.mark.parametrize("defect", mutants.DEFECTS, ids=lambda defect: defect.what)
+def test_a_planted_defect_has_its_place(defect):
+    assert (mutants.ROOT / "src" / "dpnlp" / defect.file).read_text(encoding="utf-8").count(defect.old) == 1
+    for test in defect.tests:
+        name, _, function = test.partition("::")
+        path = mutants.ROOT / "tests" / name
+        assert path.exists()
+        assert not function or f"def {function}" in path.read_text(encoding="utf-8")
+
+
+def test_no_defect_is_planted_twice():
+    assert [what for what, count in Counter(defect.what for defect in mutants.DEFECTS).items() if count > 1] == []
