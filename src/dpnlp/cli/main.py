@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from dpnlp.checks import BadInput
@@ -59,6 +60,7 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # It would say that there is no PyTorch.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "dpnlp" / "compiled"))
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # A terminal without ε still gets the figures.
     try:
