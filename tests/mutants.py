@@ -1133,9 +1133,9 @@ DEFECTS = (
     ),
     Defect(
         "translation: a target that sees the padding of its batch",
-        "data/tokens.py",
-        '"targets": targets, "target_mask": target_mask}',
-        '"targets": targets, "target_mask": np.ones_like(target_mask)}',
+        "data/cache.py",
+        "found[column.mask] = real",
+        "found[column.mask] = np.ones_like(real)",
         ("tasks", "data/test_tokens.py"),
     ),
     Defect(

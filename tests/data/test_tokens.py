@@ -16,9 +16,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, ByT5Tokenizer, MBartTokenizer, NllbTokenizer, PreTrainedTokenizerFast
 
 from dpnlp.checks import BadInput
-from dpnlp.data import tokens
+from dpnlp.data import cache as cached
+from dpnlp.data.cache import Examples, Ragged
 from dpnlp.data.pairs import Columns, kept, pairs
-from dpnlp.data.tokens import Ragged, TokenPairs, encoded, tokenized
+from dpnlp.data.tokens import encoded, tokenized
 
 WORDS = ["<pad>", "</s>", "<unk>", *"abcdefghij", "translate", ":"]
 PAD, END = 9, 1
@@ -73,7 +74,7 @@ def opened(corpus):
 
 @pytest.mark.parametrize("batch", [1, 3, 4096])
 def test_the_tokens_are_those_of_each_text_by_itself(opened, tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(tokens, "_BATCH", batch)
+    monkeypatch.setattr(cached, "_BATCH", batch)
     tokenizer = tokenizer_of()
     found = tokenized(opened, tokenizer, longest=5, prefix="translate : ", cache=tmp_path / "cache")
     expected = {
@@ -83,7 +84,7 @@ def test_the_tokens_are_those_of_each_text_by_itself(opened, tmp_path, monkeypat
     cut = {side: [t if len(t) <= 5 else [*t[:4], END] for t in texts] for side, texts in expected.items()}
     rows = np.array([3, 0, 1, 2, 3])
     assert len(found) == 4
-    assert found.sources(rows) == [cut["ids"][row] for row in rows]
+    assert found.ragged["ids"].lists(rows) == [cut["ids"][row] for row in rows]
     assert found.lengths.tolist() == [max(map(len, both)) for both in zip(cut["ids"], cut["targets"], strict=True)]
     assert found.owners.tolist() == [0, 1, 0, 2]
     got = found.batch(rows, 7)
@@ -126,9 +127,9 @@ def test_a_small_vocabulary_takes_two_bytes_a_token(opened, tmp_path):
     small = tokenized(opened, tokenizer_of(), longest=5, cache=tmp_path)
     large = tokenized(opened, tokenizer_of([*WORDS, *map(str, range(2**16))]), longest=5, cache=tmp_path)
     assert [
-        (at.folder / "source.tokens").stat().st_size / sum(map(len, at.sources(range(4)))) for at in (small, large)
+        (at.folder / "ids").stat().st_size / sum(map(len, at.ragged["ids"].lists(range(4)))) for at in (small, large)
     ] == [2, 4]
-    assert small.sources(range(4)) == large.sources(range(4))
+    assert small.ragged["ids"].lists(range(4)) == large.ragged["ids"].lists(range(4))
 
 
 def test_a_second_time_nothing_is_tokenized(opened, tmp_path):
@@ -139,7 +140,7 @@ def test_a_second_time_nothing_is_tokenized(opened, tmp_path):
     again = tokenized(opened, tokenizer, longest=5, cache=tmp_path / "cache")
     assert tokenizer.texts == 2
     assert again.folder == first.folder
-    assert again.sources(range(4)) == first.sources(range(4))
+    assert again.ragged["ids"].lists(range(4)) == first.ragged["ids"].lists(range(4))
 
 
 def test_all_that_changes_the_tokens_has_a_place_of_its_own(corpus, tmp_path):
@@ -186,8 +187,8 @@ def test_languages_are_set_on_both_sides(corpus, tmp_path, kind, languages):
     alone = kind()
     alone.src_lang, alone.tgt_lang = languages
     expected = alone("a b c", text_target="d")
-    assert found.sources([0]) == [expected["input_ids"]]
-    assert alone.convert_tokens_to_ids(languages[0]) in found.sources([0])[0]
+    assert found.ragged["ids"].lists([0]) == [expected["input_ids"]]
+    assert alone.convert_tokens_to_ids(languages[0]) in found.ragged["ids"].lists([0])[0]
     targets = found.batch(np.array([0]), 9)
     assert targets["targets"][targets["target_mask"]].tolist() == expected["labels"]
     assert alone.convert_tokens_to_ids(languages[1]) in expected["labels"]
@@ -195,7 +196,7 @@ def test_languages_are_set_on_both_sides(corpus, tmp_path, kind, languages):
 
 def test_a_tokenizer_written_in_python_serves_too(corpus, tmp_path):
     found = tokenized(pairs(corpus, Columns()), ByT5Tokenizer(), longest=6, cache=tmp_path / "cache")
-    assert found.sources(range(4)) == [
+    assert found.ragged["ids"].lists(range(4)) == [
         ByT5Tokenizer()(s, truncation=True, max_length=6)["input_ids"] for s, _, _ in ROWS
     ]
     assert (
@@ -231,14 +232,14 @@ def test_what_is_wrong_with_the_pairs_leaves_nothing_behind(corpus, tmp_path):
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(corpus, opened, tmp_path, monkeypatch):
-    whole = tokens._write
+    whole = cached._write
 
     def write(*arguments):
         whole(*arguments)
         with corpus.open("a") as file:
             file.write("\n")
 
-    monkeypatch.setattr(tokens, "_write", write)
+    monkeypatch.setattr(cached, "_write", write)
     with pytest.raises(
         BadInput, match=r"corpus\.jsonl: it changed while it was read; start again when it is complete\.$"
     ):
@@ -250,7 +251,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_behind(opened, tmp_path,
     def full(file):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tokens.os, "fsync", full)
+    monkeypatch.setattr(cached.os, "fsync", full)
     with pytest.raises(BadInput) as refusal:
         tokenized(opened, tokenizer_of(), longest=5, cache=tmp_path / "cache")
     assert str(refusal.value) == (
@@ -265,25 +266,25 @@ def test_a_cache_that_is_a_file_is_one_sentence(opened, corpus):
         tokenized(opened, tokenizer_of(), longest=5, cache=corpus)
 
 
-@pytest.mark.parametrize("name", ["about.json", "source.tokens", "target.offsets", "lengths", "owners"])
+@pytest.mark.parametrize("name", ["about.json", "ids", "targets.offsets", "lengths", "owners"])
 def test_a_damaged_cache_is_not_believed(opened, tmp_path, name):
     found = tokenized(opened, tokenizer_of(), longest=5, cache=tmp_path / "cache")
     path = found.folder / name
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(BadInput) as refusal:
-        TokenPairs(found.folder)
+        Examples.opened(found.folder)
     assert str(refusal.value) == f"{path}: it is damaged or missing; delete its folder, which is then made again."
 
 
 def test_two_who_write_at_once_agree(opened, tmp_path, monkeypatch):
     """Both find nothing, both write, and both end with the folder of the one that was first."""
-    together, whole, found = threading.Barrier(2, timeout=20), tokens._write, []
+    together, whole, found = threading.Barrier(2, timeout=20), cached._write, []
 
     def write(*arguments):
         whole(*arguments)
         together.wait()
 
-    monkeypatch.setattr(tokens, "_write", write)
+    monkeypatch.setattr(cached, "_write", write)
 
     def run():
         found.append(tokenized(opened, tokenizer_of(), longest=5, cache=tmp_path / "cache"))
@@ -295,7 +296,7 @@ def test_two_who_write_at_once_agree(opened, tmp_path, monkeypatch):
         thread.join()
     assert len(found) == 2
     assert found[0].folder == found[1].folder
-    assert found[0].sources(range(4)) == found[1].sources(range(4))
+    assert found[0].ragged["ids"].lists(range(4)) == found[1].ragged["ids"].lists(range(4))
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [found[0].folder.name]
 
 
@@ -310,12 +311,12 @@ def test_a_kill_in_the_middle_leaves_nothing_that_is_taken_for_whole(corpus, ope
     killed = script(
         """
         import os, signal
-        def batches(pairs, whole=tokens._batches):
+        def batches(pairs, whole=cached._batches):
             for number, batch in enumerate(whole(pairs)):
                 if number == 2:
                     os.kill(os.getpid(), signal.SIGKILL)
                 yield batch
-        tokens._batches, tokens._BATCH = batches, 1
+        cached._batches, cached._BATCH = batches, 1
         tokenized(pairs(sys.argv[1], Columns(owner="owner")), tokenizer_of(), longest=5, cache=Path(sys.argv[2]))
         """,
         corpus,

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
+from dpnlp.data.cache import Examples, Ragged
 from dpnlp.data.pairs import Pair, Pairs
-from dpnlp.data.tokens import Ragged, TokenPairs, encoded, tokenized
+from dpnlp.data.tokens import encoded, tokenized
 from dpnlp.metrics.bleu import bleu, chrf
 from dpnlp.metrics.score import Score
 from dpnlp.models import cross_entropy
@@ -58,7 +59,7 @@ class Translation:
         """The same with another model of the same shape, such as one that was trained."""
         return replace(self, pretrained=replace(self.pretrained, model=cast(Seq2Seq, model)))
 
-    def dataset(self, pairs: Pairs, cache: Path) -> TokenPairs:
+    def dataset(self, pairs: Pairs, cache: Path) -> Examples:
         """Pairs of texts as the engine takes them, tokenized once and kept in the cache."""
         return tokenized(
             pairs,
