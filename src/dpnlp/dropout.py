@@ -5,7 +5,7 @@ are open, as in evaluation and generation, nothing is dropped.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from itertools import count
 
@@ -14,11 +14,20 @@ import jax
 _OPEN: ContextVar[Iterator[jax.Array] | None] = ContextVar("dropout", default=None)
 
 
-@contextmanager
-def dropping(keys: jax.Array) -> Iterator[None]:
+def dropping(keys: jax.Array) -> AbstractContextManager[None]:
     """Inside this context layers drop, with the randomness of `keys` [batch]."""
     fold = jax.vmap(jax.random.fold_in, in_axes=(0, None))
-    token = _OPEN.set(fold(keys, use) for use in count())
+    return _opened(fold(keys, use) for use in count())
+
+
+def paused() -> AbstractContextManager[None]:
+    """Inside this context nothing is dropped, even where keys are open around it."""
+    return _opened(None)
+
+
+@contextmanager
+def _opened(stream: Iterator[jax.Array] | None) -> Iterator[None]:
+    token = _OPEN.set(stream)
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ SETTINGS = sorted(set(CONFIGS.rglob("*.yaml")) - set(GRIDS))
 
 @pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.stem)
 def test_a_file_is_a_run_and_says_how_to_make_it(file):
-    run = parse(Train, [str(file)], "train")
+    run = parse(Train.chosen([str(file)]), [str(file)], "train")
     assert run.name == file.stem
     assert run.privacy.is_private
     assert f"dpnlp train {file.relative_to(CONFIGS.parent)}" in file.read_text(encoding="utf-8")

@@ -218,7 +218,7 @@ REFUSALS = {
     ),
     "a test on the training pairs": (
         "--data.validation train.jsonl",
-        "data.validation: it is the file of the training pairs, and they would be written out",
+        "data.validation: it is the file that is trained on, and what is in it would be written out",
     ),
     "noise that no clip norm bounds": ("--privacy.clip-norm inf", "--privacy.clip-norm = inf"),
 }

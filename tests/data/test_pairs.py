@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from dpnlp.checks import BadInput
 from dpnlp.data import formats
 from dpnlp.data.formats import Json
-from dpnlp.data.pairs import Bounds, Columns, Pair, divided, kept, pairs
+from dpnlp.data.pairs import Bounds, Columns, Pair, kept, pairs
+from dpnlp.data.records import divided
 
 ROWS = [
     {"source": "Guten Morgen", "target": "Good morning", "owner": "anna"},
@@ -27,17 +28,6 @@ ROWS = [
 ]
 PAIRS = [Pair(**row) for row in ROWS]
 WITH_OWNER = Columns(owner="owner")
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(name: str, content: str | bytes) -> Path:
-        path = tmp_path / name
-        data = content.encode() if isinstance(content, str) else content
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return path
-
-    return write
 
 
 def as_csv(rows: list[list[str]]) -> str:

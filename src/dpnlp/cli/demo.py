@@ -16,9 +16,9 @@ from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_json, print_table
-from dpnlp.cli.sections import Data, Learning, Model, Privacy, Scoring
-from dpnlp.cli.start import opened
-from dpnlp.cli.train import Train
+from dpnlp.cli.sections import Learning, Privacy
+from dpnlp.cli.translation import TrainTranslation, opened
+from dpnlp.cli.translation_settings import Data, Model, Scoring
 from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
 from dpnlp.runs.page import page_of_run, page_of_runs
@@ -88,7 +88,7 @@ class Demo:
             longest=LONGEST,
             cache=self.folder / "cache",
         )
-        return Train(
+        return TrainTranslation(
             name=name,
             runs=self.folder,
             data=data,

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_json
-from dpnlp.cli.sections import Data, Scoring
-from dpnlp.cli.start import opened
+from dpnlp.cli.translation import opened
+from dpnlp.cli.translation_settings import Data, Scoring
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, TextIO
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
-from dpnlp.cli.sections import Texts, Writing
-from dpnlp.cli.start import opened
+from dpnlp.cli.translation import opened
+from dpnlp.cli.translation_settings import Texts, Writing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ Words = tuple[str, ...]
 Commands = Mapping[Words, Command]
 
 COMMANDS: Commands = {
-    ("train",): Command("dpnlp.cli.train:Train", "Train a translation model on private texts"),
+    ("train",): Command("dpnlp.cli.train:Train", "Train a model on private texts"),
     ("evaluate",): Command("dpnlp.cli.evaluate:Evaluate", "Score a model on pairs of texts"),
     ("generate",): Command("dpnlp.cli.generate:Generate", "Translate texts, one a line"),
     ("sweep",): Command("dpnlp.cli.sweep:Sweep", "Train a grid of settings and compare them"),
@@ -106,6 +106,8 @@ def _dispatch(words: Sequence[str], commands: Commands) -> int:
     if command is None:
         return _answer_without_verb(name, rest, below, wants_help)
     verb = _load(command)
+    if hasattr(verb, "chosen"):
+        verb = verb.chosen(rest)
     if wants_help:
         print(help_text(verb, name) + _listing(below, "\nmore commands:"), end="")
     else:

@@ -1,9 +1,10 @@
-"""The sections that the configs of several verbs share, each with what the library makes of it."""
+"""The sections that the settings of every task share, each with what the library makes of it."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from abc import abstractmethod
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpnlp.accounting.accountant import Accountant
 from dpnlp.accounting.subsampling import Sampling
@@ -13,51 +14,26 @@ from dpnlp.guarantee import Adjacency, Unit
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
-    from dpnlp.data.pairs import Pairs
-    from dpnlp.metrics.score import Score
-    from dpnlp.tasks import translation
-    from dpnlp.tasks.translation import Scored
     from dpnlp.training import Clipping, Optimizer, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts:
-    """How texts are put to a model."""
-
-    longest: int = option(64, help="Texts are cut to this many tokens")
-    prefix: str = option("", help="What is put before each text, such as 'translate German to English: '")
-    source_language: str | None = option(None, help="The code that mBART, M2M100 or NLLB has for it, such as de_DE")
-    target_language: str | None = option(None, help="The same for the language that it is to write")
-
-    @property
-    def languages(self) -> tuple[str, str] | None:
-        """The codes of both languages, or none of them."""
-        if (self.source_language is None) != (self.target_language is None):
-            raise BadInput("source_language and target_language: give both of them, or neither.")
-        return (self.source_language, self.target_language) if self.source_language and self.target_language else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Data(Texts):
-    """Which texts, and how they are put to a model."""
+class Files:
+    """Which texts; a task says how they are read."""
 
     train: tuple[str, ...] = option(
         (),
-        help="The pairs to learn from: a .jsonl, .csv, .tsv or .parquet file, two aligned text files (each may end in "
-        ".gz), a folder saved by datasets, or a dataset of the hub as NAME or NAME:CONFIG",
+        help="What to learn from: a .jsonl, .csv, .tsv or .parquet file, two aligned text files (each may end in .gz), "
+        "a folder saved by datasets, or a dataset of the hub as NAME or NAME:CONFIG",
     )
-    validation: tuple[str, ...] = option((), help="Pairs to score the model on while it learns, in the same forms")
-    test: tuple[str, ...] = option((), help="Pairs to score it on before and after, in the same forms")
-    corpus: str | None = option(None, help="Instead of files, a corpus by name: bsd, clinspen, multi30k or wmt16")
+    validation: tuple[str, ...] = option((), help="What to score the model on while it learns, in the same forms")
+    test: tuple[str, ...] = option((), help="What to score it on before and after, in the same forms")
+    corpus: str | None = option(None, help="Instead of files, a corpus by name")
     folder: Path | None = option(None, help="Where the files of the corpus lie")
-    source: str = option("source", help="The column of the text to translate; for multi30k, its language")
-    target: str = option("target", help="The column of its translation; for multi30k, its language")
-    owner: str | None = option(None, help="The column that says whose a pair is, or of which document")
+    owner: str | None = option(None, help="The column that says whose a record is, or of which document")
     held_out: float = option(
-        0.0, help="Instead of test pairs, a share of the training pairs is kept apart, by owner where there is one"
+        0.0, help="Instead of test data, a share of the training data is kept apart, by owner where there is one"
     )
-    most_words: int | None = option(None, help="Leave out pairs with more words than this on a side, or with none")
-    ratio: float | None = option(None, help="Leave out pairs with so many times more words on one side, or with none")
     cache: Path | None = option(
         None, help="Where tokenized texts are kept, for you alone, as they are private too; else in ~/.cache/dpnlp"
     )
@@ -67,77 +43,40 @@ class Data(Texts):
         """Where tokenized texts are kept."""
         return self.cache or Path.home() / ".cache" / "dpnlp"
 
-    def but(self, given: Texts) -> "Data":
-        """The same but for what is given, that is, for what is not as it would be by itself."""
-        changed = {item.name: getattr(given, item.name) for item in fields(given)}
-        usual = {item.name: item.default for item in fields(given)}
-        return replace(self, **{name: value for name, value in changed.items() if value != usual[name]})
-
-    def splits(self) -> "Corpus":
+    def splits(self) -> "Corpus[Any]":
         """All of the texts, each split as a stream."""
-        from dpnlp.data.pairs import divided, kept
+        from dpnlp.data.records import divided
 
         found = self._opened()
-        if found.train and (self.most_words or self.ratio):
-            found = replace(found, train=kept(found.train, longest=self.most_words, ratio=self.ratio))
         if not self.held_out:
             return found
         if found.test or not found.train:
-            raise BadInput(f"held_out = {self.held_out}: there are test pairs, or no training pairs; leave it out.")
+            raise BadInput(f"held_out = {self.held_out}: there are test data, or no training data; leave it out.")
         train, test = divided(found.train, self.held_out)
         return replace(found, train=train, test=test)
 
-    def _opened(self) -> "Corpus":
-        from dpnlp.data.corpora import Corpus, named
+    def _opened(self) -> "Corpus[Any]":
+        from dpnlp.data.corpora import Corpus
 
         given = {"train": self.train, "validation": self.validation, "test": self.test}
         if self.corpus is None:
-            return Corpus(**{split: self._pairs(files, split) for split, files in given.items() if files})
+            return Corpus(**{split: self._stream(split, files) for split, files in given.items() if files})
         if any(given.values()):
             raise BadInput(f"data.corpus = {self.corpus}: files are given too; give one of the two.")
-        source, target = (None if name == usual else name for name, usual in self._sides)
-        return named(self.corpus, self.folder, source, target, owner=self.owner)
+        return self._named(self.corpus)
 
-    def _pairs(self, given: tuple[str, ...], split: str) -> "Pairs":
-        from dpnlp.data.pairs import Columns, pairs
-
+    def _stream(self, split: str, given: tuple[str, ...]) -> Any:
         if len(given) > 2:
             raise BadInput(f"data.{split} = {' '.join(given)}: it must be one file, or two that are aligned.")
-        return pairs(given[0] if len(given) == 1 else given, Columns(self.source, self.target, self.owner), split)
+        return self._read(given[0] if len(given) == 1 else given, split)
 
-    @property
-    def _sides(self) -> tuple[tuple[str, str], ...]:
-        """Each side's column, or language, and what it is when not given."""
-        return (self.source, "source"), (self.target, "target")
+    @abstractmethod
+    def _read(self, source: str | tuple[str, ...], split: str) -> Any:
+        """The records in a file, or in two that are aligned."""
 
-
-@dataclass(frozen=True)
-class Model:
-    """What is trained."""
-
-    start: str = option(
-        help="A folder or id of Hugging Face, the folder of a run of dpnlp, or scratch for none of them"
-    )
-    public_start: bool = option(
-        False, help="What the run that it starts from was trained on is public, and costs nothing"
-    )
-    computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
-    dropout: float | None = option(None, help="Replaces all dropout rates of the model")
-    trains: tuple[str, ...] = option(("*",), help="Which parameters are trained, such as 'decoder.*' or last:2")
-    frozen: tuple[str, ...] = option((), help="Which of these are not, such as encoder, tokens or cross_attention")
-    lora: int = option(0, help="The rank of adapters that are trained instead; 0 has none")
-    tokenizer: str | None = option(None, help="For scratch: a folder or id that has a tokenizer made of public texts")
-    vocabulary: int = option(
-        8000, help="For scratch without privacy: tokens of a vocabulary made of the training texts"
-    )
-    width: int = option(256, help="For scratch: the width of the model")
-    layers: int = option(3, help="For scratch: layers of the encoder, and of the decoder")
-    heads: int = option(4, help="For scratch: heads of attention")
-    hidden: int = option(1024, help="For scratch: the width of the feed-forward layers")
-
-    @property
-    def from_scratch(self) -> bool:
-        return self.start == "scratch"
+    @abstractmethod
+    def _named(self, name: str) -> "Corpus[Any]":
+        """The corpus of this name."""
 
 
 @dataclass(frozen=True)
@@ -246,36 +185,8 @@ class Learning:
 
 
 @dataclass(frozen=True)
-class Writing:
-    """How translations are written."""
-
-    beams: int = option(4, help="Beams of the search for the best translation; 1 takes the best token each time")
-    length_penalty: float = option(1.0, help="Above 1 longer translations win more often")
-    batch: int = option(32, help="Texts that are translated at once")
-
-    def of(self, longest: int) -> "translation.Writing":
-        from dpnlp.tasks import translation
-
-        return translation.Writing(longest, self.beams, self.length_penalty, self.batch)
-
-
-@dataclass(frozen=True)
-class Scoring(Writing):
+class Scoring:
     """How it is scored."""
 
-    most: int | None = option(None, help="Score only so many validation pairs while the model learns")
-    bleu_tokenizer: str = option("13a", help="How sacreBLEU cuts the target language into words; ja-mecab, zh or char")
-    bertscore: str | None = option(None, help="A BERT-shaped model, folder or id, for BERTScore as well")
-    bertscore_layer: int | None = option(None, help="Which layer of it is compared; by default the last one")
-
-    def scores(self, scored: "Scored") -> "dict[str, Score]":
-        """All scores of some translations, by name."""
-        scores = {"bleu": scored.bleu(self.bleu_tokenizer), "chrf": scored.chrf()}
-        if self.bertscore is not None:
-            from dpnlp.metrics.bertscore import bertscore
-            from dpnlp.models.pretrained import load_encoder
-
-            encoder = load_encoder(self.bertscore)
-            layer = encoder.model.config.layers if self.bertscore_layer is None else self.bertscore_layer
-            scores["bertscore"] = bertscore(scored.hypotheses, scored.references, encoder, layer=layer)
-        return scores
+    batch: int = option(32, help="Texts that are read at once")
+    most: int | None = option(None, help="Score only so many validation records while the model learns")

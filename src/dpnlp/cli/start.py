@@ -1,6 +1,5 @@
-"""What a run starts from: a model with its tokenizer, which of it is trained, and what earlier runs have cost."""
+"""What a run starts from: a model, which of it is trained, and what earlier runs have cost."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,16 +8,11 @@ from dpnlp import events
 from dpnlp.accounting.accountant import DIGITS
 from dpnlp.accounting.releases import Contents, Release
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import from_dict
-from dpnlp.cli.sections import Data, Model, Privacy, Texts
 from dpnlp.events import Event
 from dpnlp.guarantee import Guarantee, NoiseSource, Term, round_up
 from dpnlp.runs.folder import PRIVACY, Run
 
 if TYPE_CHECKING:
-    from dpnlp.data.pairs import Pairs
-    from dpnlp.models.pretrained import Pretrained
-    from dpnlp.tasks.translation import Translation
     from dpnlp.training import Plan
 
 
@@ -26,8 +20,8 @@ if TYPE_CHECKING:
 class Start:
     """A model to be trained. `earlier` are the runs that made it, as far as they count."""
 
-    pretrained: "Pretrained"
-    trains: Any
+    model: Any
+    trains: Any  # which of its parameters
     earlier: tuple[Run, ...] = ()
 
     @property
@@ -71,28 +65,6 @@ class Start:
         return whole.with_exposures(*(exposure for one in all_of_them for exposure in one.not_covered))
 
 
-def start_model(model: Model, privacy: Privacy, training: "Pairs") -> Start:
-    """The model that the config asks for, ready to be trained."""
-    from dpnlp.models.freezing import trained
-    from dpnlp.models.lora import ADAPTERS, adapt
-    from dpnlp.models.pretrained import load
-
-    earlier: tuple[Run, ...] = ()
-    if model.from_scratch:
-        pretrained = _from_scratch(model, privacy, training)
-    else:
-        folder, run = located(model.start)
-        if run is not None and not model.public_start:
-            earlier = (run,)
-        pretrained = load(folder, computes=model.computes, dropout=model.dropout)
-    if model.lora:
-        from flax import nnx
-
-        adapt(pretrained.model, model.lora, rngs=nnx.Rngs(privacy.seed or 0))
-        return Start(pretrained, ADAPTERS, earlier)
-    return Start(pretrained, trained(pretrained.model, model.trains, model.frozen), earlier)
-
-
 def located(start: str) -> tuple[str | Path, Run | None]:
     """Where the model is, and the run that made it, if it was one of ours."""
     path = Path(start)
@@ -103,47 +75,3 @@ def located(start: str) -> tuple[str | Path, Run | None]:
                 raise BadInput(f"{start}: the run is not finished, for it has no model yet; finish it first.")
             return run.model, run
     return start, None
-
-
-def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data]:
-    """A model to be used, and the texts for it: those of its run, where it is one of ours, but for what is given."""
-    from dpnlp.models.pretrained import load
-    from dpnlp.tasks.translation import Translation
-
-    folder, run = located(model)
-    data = (from_dict(Data, run.config["data"]) if run else Data()).but(given)
-    pretrained = load(folder, computes=computes, dropout=0.0)
-    return Translation(pretrained, data.longest, data.prefix, data.languages), data
-
-
-def _from_scratch(model: Model, privacy: Privacy, training: "Pairs") -> "Pretrained":
-    """Random weights. The vocabulary must not come from private texts (law 10)."""
-    from transformers import AutoTokenizer
-
-    from dpnlp.data.vocabulary import learned
-    from dpnlp.models.pretrained import from_scratch
-
-    if model.tokenizer is not None:
-        tokenizer = AutoTokenizer.from_pretrained(model.tokenizer)
-    elif privacy.is_private:
-        raise BadInput(
-            "model.tokenizer is not given: a vocabulary made of the private texts would give them away; name a folder "
-            "or an id that has a tokenizer made of public ones."
-        )
-    else:
-        tokenizer = learned(_texts(training), model.vocabulary)
-    return from_scratch(
-        tokenizer,
-        width=model.width,
-        layers=model.layers,
-        heads=model.heads,
-        hidden=model.hidden,
-        dropout=0.0 if model.dropout is None else model.dropout,
-        computes=model.computes,
-        seed=privacy.seed or 0,
-    )
-
-
-def _texts(pairs: "Pairs") -> Iterator[str]:
-    for pair in pairs:
-        yield from (pair.source, pair.target)

@@ -17,7 +17,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, nearest, option, to_dict, warn
 from dpnlp.cli.report import Report
 from dpnlp.cli.settings import read_settings
-from dpnlp.cli.train import Train
+from dpnlp.cli.train import Train, of_task
 from dpnlp.runs.folder import Run
 
 
@@ -76,7 +76,8 @@ def planned(file: Path, folder: Path) -> Iterator[Train]:
     for values in itertools.product(*grid.values(), seeds):
         chosen = dict(zip((*grid, "privacy.seed"), values, strict=True))
         named = "-".join(_word(name, value) for name, value in chosen.items() if value is not None)
-        yield replace(from_dict(Train, {**_nested(settings, chosen), "name": named or "run"}), runs=folder)
+        whole = {**_nested(settings, chosen), "name": named or "run"}
+        yield replace(from_dict(of_task(whole.get("task", "translation")), whole), runs=folder)
 
 
 def _nested(settings: Mapping[Any, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

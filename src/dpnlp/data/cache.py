@@ -15,13 +15,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpnlp.checks import BadInput
 from dpnlp.data.formats import readable
+from dpnlp.data.records import Records
 
 FORMAT = 2
 """Version of the files in the cache."""
@@ -30,33 +31,22 @@ _BATCH = 4096
 """How many records are made into numbers at once."""
 _ABOUT = "about.json"
 
-R_co = TypeVar("R_co", covariant=True)
-
-
-class Records(Protocol[R_co]):
-    """Records that can be read as often as one likes, each with its `owner`."""
-
-    @property
-    def files(self) -> tuple[Path, ...]: ...
-
-    @property
-    def reading(self) -> str:
-        """How the bytes of the files become records: the same bytes read in the same way are the same records."""
-        ...
-
-    def __iter__(self) -> Iterator[R_co]: ...
-
 
 class Column(NamedTuple):
     """Numbers of each example: as many as it has tokens or, where it is not `ragged`, one.
 
-    A batch fills a ragged one up with `pad`. `mask` is the name under which it shows which of them are real.
+    A batch fills a ragged one up with `pad`. `mask` is the name under which it shows which of them are real. Only where
+    `pad` is negative other numbers may be, too.
     """
 
     name: str
     pad: int = 0
     mask: str | None = None
     ragged: bool = True
+
+    def dtype(self, largest: int) -> str:
+        """The smallest type for numbers up to this."""
+        return "uint16" if self.pad >= 0 and largest < 2**16 else "int32"
 
 
 Numbers = Mapping[str, Sequence[Any]]
@@ -69,7 +59,7 @@ Where a record becomes several examples, "record" says for each of them the plac
 class Ragged(NamedTuple):
     """Lists of different lengths, one behind the other: list i is numbers[offsets[i] : offsets[i + 1]]."""
 
-    numbers: NDArray[Any]  # [all of them]
+    numbers: NDArray[Any]  # [all of them], or [all of them, width]
     offsets: NDArray[np.int64]  # [lists + 1]
 
     @classmethod
@@ -82,12 +72,16 @@ class Ragged(NamedTuple):
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
-    def padded(self, rows: NDArray[np.int64], length: int, pad: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Some of the lists, cut or padded to `length`, and where they are real, [rows, length] each."""
+    def padded(self, rows: NDArray[np.int64], length: int, pad: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Some of the lists, cut or padded to `length`, and where they are real, [rows, length] each.
+
+        Where each number is a whole vector, [rows, length, width] of them.
+        """
         starts = self.offsets[rows]
         places = np.arange(length)
         real = places < (self.offsets[rows + 1] - starts)[:, None]
-        numbers = np.full(real.shape, pad, np.int32)
+        whole = np.int32 if self.numbers.dtype.kind in "iu" else self.numbers.dtype
+        numbers = np.full((*real.shape, *self.numbers.shape[1:]), pad, whole)
         numbers[real] = self.numbers[(starts[:, None] + places)[real]]
         return numbers, real
 
@@ -136,7 +130,9 @@ class Examples:
         for column in columns:
             if column.ragged:
                 offsets = mapped(f"{column.name}.offsets", "int64", examples + 1)
-                ragged[column.name] = Ragged(mapped(column.name, about["dtype"], int(offsets[-1])), offsets)
+                ragged[column.name] = Ragged(
+                    mapped(column.name, column.dtype(about["largest"]), int(offsets[-1])), offsets
+                )
             else:
                 single[column.name] = mapped(column.name, "int32", examples)
         return cls(
@@ -183,24 +179,33 @@ def kept(
     before = [_stamp(path) for path in records.files]
     settings = [FORMAT, records.reading, tuple(columns), *made_by]
     key = sha256(repr([*map(_digest, records.files), settings]).encode())
-    folder = Path(cache) / key
+
+    def write(folder: Path) -> None:
+        _write(folder, records, columns, numbers, largest)
+        if [_stamp(path) for path in records.files] != before:
+            raise BadInput(f"{records.files[0]}: it changed while it was read; start again when it is complete.")
+
+    return Examples.opened(finished(cache, key, write))
+
+
+def finished(cache: Path, name: str, write: Callable[[Path], None]) -> Path:
+    """The folder of this name in the cache; where there is none it is written, all of it or nothing."""
+    folder = Path(cache) / name
     if folder.is_dir():
-        return Examples.opened(folder)
+        return folder
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as unfinished:
-            whole = Path(unfinished) / key
+            whole = Path(unfinished) / name
             whole.mkdir(mode=0o700)
-            _write(whole, records, columns, numbers, largest)
-            if [_stamp(path) for path in records.files] != before:
-                raise BadInput(f"{records.files[0]}: it changed while it was read; start again when it is complete.")
+            write(whole)
             _put(whole, folder)
     except OSError as error:  # Only of the cache: what goes wrong with the records is another error.
         raise BadInput(
             f"cache = {cache}: the tokens cannot be written there ({error.strerror or error}); "
             "make room, or choose another folder."
         ) from error
-    return Examples.opened(folder)
+    return folder
 
 
 def sha256(content: bytes) -> str:
@@ -238,7 +243,6 @@ def _write(
     largest: int,
 ) -> None:
     """Everything that `Examples` reads, one batch of records after the other."""
-    dtype = "uint16" if largest < 2**16 else "int32"
     seen, examples, owners = 0, 0, dict[str | None, int]()
     with ExitStack() as stack:
 
@@ -252,7 +256,7 @@ def _write(
 
         files = {column.name: created(column.name) for column in columns}
         ragged = {
-            column.name: _RaggedFiles(files[column.name], created(f"{column.name}.offsets"), dtype)
+            column.name: _RaggedFiles(files[column.name], created(f"{column.name}.offsets"), column.dtype(largest))
             for column in columns
             if column.ragged
         }
@@ -269,7 +273,7 @@ def _write(
             whose = np.array([owners.setdefault(record.owner, len(owners)) for record in batch], np.int32)
             codes.write(whose[place].tobytes())
             seen, examples = seen + len(batch), examples + len(place)
-        about = {"examples": examples, "dtype": dtype, "columns": list(columns), "owners": None not in owners}
+        about = {"examples": examples, "largest": largest, "columns": list(columns), "owners": None not in owners}
         created(_ABOUT).write(json.dumps(about).encode())
 
 

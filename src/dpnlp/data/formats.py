@@ -55,6 +55,10 @@ class Table(ABC):
         """The place of a row, or of one side of it, as an error names it."""
         return f"{self.files[0]}, {self.counted} {number}"
 
+    def names(self, column: str) -> tuple[str, ...]:
+        """What the numbers in a column stand for, from 0 on, where the files say so."""
+        return ()
+
     @abstractmethod
     def rows(self) -> Iterator[Row]:
         """All rows from the first to the last."""
@@ -157,14 +161,17 @@ class Delimited(Table):
 
 @dataclass(frozen=True)
 class Aligned(Table):
-    """Two text files: line n of the second is the target of line n of the first."""
+    """Two text files: line n of the second belongs to line n of the first."""
+
+    sides: tuple[str, str] = ("source", "target")  # what a line of each file is called
 
     def __post_init__(self) -> None:
         if len(self.files) != 2:
-            raise BadInput(f"source = {len(self.files)} files: aligned texts are two, the source's and the target's.")
+            whose = " and ".join(f"the {side}'s" for side in self.sides)
+            raise BadInput(f"source = {len(self.files)} files: aligned texts are two, {whose}.")
 
     def where(self, number: int, side: str = "") -> str:
-        return f"{self.files[side == 'target']}, line {number}"
+        return f"{self.files[side == self.sides[1]]}, line {number}"
 
     def rows(self) -> Iterator[Row]:
         sides = [lines(path) for path in self.files]
@@ -177,8 +184,7 @@ class Aligned(Table):
                     f"{self.files[0]}: it has {counts[0]} lines, and {self.files[1]} has {counts[1]}; "
                     "the files must have the same number, so align them again."
                 )
-            source, target = (text.rstrip("\r\n") for _, text in both)
-            yield number, {"source": source, "target": target}
+            yield number, {side: text.rstrip("\r\n") for side, (_, text) in zip(self.sides, both, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,18 @@ class Arrow(Table):
     def where(self, number: int, side: str = "") -> str:
         return f"{self.name}, row {number}"
 
+    def names(self, column: str) -> tuple[str, ...]:
+        feature = self.dataset.features.get(column)
+        return tuple(getattr(getattr(feature, "feature", feature), "names", ()))  # of a ClassLabel, or a list of them
+
     def rows(self) -> Iterator[Row]:
         with readable(self.files[0]):
             yield from arrow_rows(self.dataset.with_format("arrow").iter(_ROWS))
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether `save_to_disk` wrote the folder."""
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "dataset_info.json"))
 
 
 def saved(folder: Path, columns: tuple[str, ...], split: str | None) -> Arrow:

@@ -5,6 +5,7 @@
       privacy.json       the guarantee, its signature and statement, and the events it was computed from
       metrics.jsonl      one line per evaluation
       predictions/       one .jsonl per split
+      details.json       what is behind the scores of each split: classes, and which was taken for which
       audit.json         how strongly the model gives planted secrets away, where that was measured
       model/             Hugging Face format
       checkpoints/       to go on from after a crash
@@ -26,7 +27,8 @@ from dpnlp.checks import BadInput
 from dpnlp.guarantee import Guarantee
 from dpnlp.runs.files import as_json, json_lines, json_object, read, refusals, write
 
-CONFIG, PRIVACY, METRICS, AUDIT = "config.yaml", "privacy.json", "metrics.jsonl", "audit.json"
+CONFIG, PRIVACY, METRICS = "config.yaml", "privacy.json", "metrics.jsonl"
+DETAILS, AUDIT = "details.json", "audit.json"
 
 _NOTHING_MORE: Mapping[str, Any] = {"plan": {}, "events": [], "previous": []}
 """What privacy.json says beside the guarantee where nothing else is known."""
@@ -178,6 +180,15 @@ class Run:
     def splits(self) -> list[str]:
         """The splits that there are predictions of."""
         return sorted(file.stem for file in (self.path / "predictions").glob("*.jsonl"))
+
+    def details(self) -> dict[str, Any]:
+        """What is behind the scores, by split; empty where a task has nothing to say about that."""
+        file = self.path / DETAILS
+        return json_object(file, read(file)) if file.exists() else {}
+
+    def write_details(self, entry: Mapping[str, Any]) -> None:
+        """Counts over data held out, by split."""
+        write(self.path / DETAILS, as_json(DETAILS, entry, indent=2) + "\n")
 
     def audit(self) -> dict[str, Any] | None:
         """How strongly the model gives planted secrets away, where that was measured."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.guarantee import Guarantee, NoiseSource
+from dpnlp.runs.classes import classes
 from dpnlp.runs.folder import Run
 from dpnlp.runs.markup import Html, box, div, element, joined, paragraph, section, table
 from dpnlp.runs.tables import Table, cost, label, scores, settings
@@ -28,6 +29,7 @@ def page_of_run(run: Run, samples: int = 8) -> str:
         _headline(run.guarantee),
         _statement(run.guarantee),
         _scores(run),
+        classes(run),
         _curves(run),
         _samples(run, samples),
         _secrets(run),
@@ -246,7 +248,7 @@ def _samples(run: Run, most: int) -> Html:
     note = (
         "These sentences were held out of training, and the promise does not cover them: mind who may read this page."
     )
-    return section(element("h2", "What it writes"), *parts, paragraph(note, class_="note"))
+    return section(element("h2", "What it answers"), *parts, paragraph(note, class_="note"))
 
 
 def _secrets(run: Run) -> Html:

@@ -14,7 +14,15 @@ from typing import Any
 from dpnlp.guarantee import round_up
 from dpnlp.runs.folder import Run
 
-LABELS = {"bleu": "BLEU", "chrf": "chrF", "bertscore": "BERTScore"}
+LABELS = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "bertscore": "BERTScore",
+    "macro_f1": "macro-F1",
+    "f1": "F1",
+    "entity_f1": "entity F1",
+    "micro_f1": "micro-F1",
+}
 """How scores are written; others keep the name that they have in metrics.jsonl."""
 
 _NO_SCORE = {"step", "epsilon", "epoch", "seconds"}

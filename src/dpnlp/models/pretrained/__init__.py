@@ -8,6 +8,7 @@ from dpnlp.models.pretrained.encoder_families import ENCODERS
 from dpnlp.models.pretrained.encoders import Encoder, load_encoder, save_encoder
 from dpnlp.models.pretrained.families import FAMILIES
 from dpnlp.models.pretrained.folders import Pretrained, load, save
+from dpnlp.models.pretrained.readers import PretrainedReader, load_reader, save_reader, word_reader
 from dpnlp.models.pretrained.scratch import from_scratch
 
 __all__ = [
@@ -15,11 +16,15 @@ __all__ = [
     "FAMILIES",
     "Encoder",
     "Pretrained",
+    "PretrainedReader",
     "from_scratch",
     "load",
     "load_adapters",
     "load_encoder",
+    "load_reader",
     "save",
     "save_adapters",
     "save_encoder",
+    "save_reader",
+    "word_reader",
 ]

@@ -4,10 +4,10 @@ Weights are then read one at a time, so that a model is never held twice.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import jax.numpy as jnp
 from flax import nnx
@@ -20,10 +20,13 @@ from dpnlp.models.freezing import dotted
 from dpnlp.models.pretrained.families import Family, M
 from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, weight_files
 
+C = TypeVar("C", bound=Any)
+
 _TOKENIZERS = ("tokenizer*", "*.model", "*.spm", "vocab*")
 """One of these is in the folder if a tokenizer is."""
 _DOWNLOADED = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
 _TYPES = ("float32", "bfloat16")
+_OTHER_TOKENIZER = "take the tokenizer that belongs to the model."
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,7 @@ class Opened(Generic[M]):
 
     def filled(self) -> M:
         """The model with its weights."""
-        for name, variable in variables(self._model).items():
-            tensor = self._names[name]
-            value = self._checkpoint.read(self._checkpoint.holds(tensor)[0])
-            variable.set_value(jnp.asarray(value.T if tensor.transposed else value, self._dtype))
+        fill(self._model, self._names, self._checkpoint, self._dtype)
         return self._model
 
 
@@ -58,11 +58,8 @@ def opened(
     rematerialise: bool,
 ) -> Opened[M]:
     """The model of this folder, or of that id on the hub, if it is of one of these families and all of it fits."""
-    computes = dtype if computes is None else computes
-    for name, given in (("dtype", dtype), ("computes", computes)):
-        if given not in _TYPES:
-            raise BadInput(f"{name} = {given!r}: it must be {' or '.join(_TYPES)}.")
-    folder = _found(source)
+    computes = computed_in(dtype, computes)
+    folder = found(source)
     theirs = _config(folder, families)
     family = families[theirs.model_type]
     checkpoint = Checkpoint(weight_files(folder, source, family.auto), family.heads)
@@ -70,15 +67,13 @@ def opened(
         ours = family.config(theirs, checkpoint)
     except BadInput as error:
         raise BadInput(f"{folder / 'config.json'}: {error}") from error
-    rates = {field.name: dropout for field in fields(ours) if field.name.endswith("dropout") and dropout is not None}
-    ours = replace(ours, dtype=computes, rematerialise=rematerialise, **rates)
+    ours = replace(dropping(ours, dropout), dtype=computes, rematerialise=rematerialise)
     model: M = nnx.eval_shape(lambda: family.build(ours, rngs=nnx.Rngs(0)))
     names = family.names(ours)
-    shapes = {name: variable.shape for name, variable in variables(model).items()}
-    _refuse_other_weights(folder, checkpoint, names, shapes, family)
-    return Opened(
-        folder, theirs, _tokenizer(folder, theirs), tuple(checkpoint.left_aside), model, names, checkpoint, dtype
-    )
+    refuse_other_weights(folder, checkpoint, names, model, family.unused)
+    tokenizer = tokenizer_in(folder, theirs.vocab_size)
+    _refuse_other_tokens(folder, tokenizer, theirs)
+    return Opened(folder, theirs, tokenizer, tuple(checkpoint.left_aside), model, names, checkpoint, dtype)
 
 
 def variables(model: nnx.Module) -> dict[str, nnx.Variable[Any]]:
@@ -86,7 +81,30 @@ def variables(model: nnx.Module) -> dict[str, nnx.Variable[Any]]:
     return {dotted(path): variable for path, variable in nnx.to_flat_state(nnx.state(model))}
 
 
-def _found(source: str | Path) -> Path:
+def fill(model: nnx.Module, names: Mapping[str, Tensor], checkpoint: Checkpoint, dtype: str) -> None:
+    """Gives those parameters of a model that have a name their weights, one at a time."""
+    ours = variables(model)
+    for name, tensor in names.items():
+        value = checkpoint.read(checkpoint.holds(tensor)[0])
+        ours[name].set_value(jnp.asarray(value.T if tensor.transposed else value, dtype))
+
+
+def computed_in(dtype: str, computes: str | None) -> str:
+    """What a model computes in whose parameters are of type `dtype`, once both are known to be allowed."""
+    computes = dtype if computes is None else computes
+    for name, given in (("dtype", dtype), ("computes", computes)):
+        if given not in _TYPES:
+            raise BadInput(f"{name} = {given!r}: it must be {' or '.join(_TYPES)}.")
+    return computes
+
+
+def dropping(config: C, rate: float | None) -> C:
+    """A config of ours with this for all of its rates of dropout; with none, as it is."""
+    names = [field.name for field in fields(config) if field.name.endswith("dropout") and rate is not None]
+    return replace(config, **dict.fromkeys(names, rate))
+
+
+def found(source: str | Path) -> Path:
     """The folder, downloaded if it has to be."""
     if Path(source).is_dir():
         return Path(source)
@@ -101,47 +119,52 @@ def _found(source: str | Path) -> Path:
         ) from error
 
 
-def _config(folder: Path, families: Mapping[str, Family[M]]) -> Any:
-    """Their config, of an architecture that we have."""
+def kind_of(folder: Path) -> Any:
+    """What the config.json in a folder calls `model_type`."""
     path = folder / "config.json"
     if not path.exists():
         raise BadInput(f"{folder}: there is no config.json in it; give the folder of a Hugging Face model.")
     with readable(path):
-        kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
+        return json.loads(path.read_text(encoding="utf-8")).get("model_type")
+
+
+def _config(folder: Path, families: Mapping[str, Family[M]]) -> Any:
+    """Their config, of an architecture that we have."""
+    path, kind = folder / "config.json", kind_of(folder)
     if kind not in families:
         raise BadInput(f"{path}: model_type = {kind!r} is not one of {', '.join(families)}; choose another model.")
     with readable(path):
         return AutoConfig.from_pretrained(folder, local_files_only=True)
 
 
-def _tokenizer(folder: Path, config: Any) -> Any | None:
-    """The tokenizer in the folder, if there is one; one of another model is refused."""
+def tokenizer_in(folder: Path, vocabulary: int, **options: Any) -> Any | None:
+    """The tokenizer in a folder, if there is one; one with more tokens than the model is refused."""
     if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
         return None
     with readable(f"the tokenizer in {folder}"):
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    remedy = "take the tokenizer that belongs to the model."
-    if len(tokenizer) > config.vocab_size:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
+    if len(tokenizer) > vocabulary:
         raise BadInput(
-            f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model's vocab_size is {config.vocab_size}; "
-            + remedy
+            f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model's vocab_size is {vocabulary}; "
+            + _OTHER_TOKENIZER
         )
-    for name in ("pad_token_id", "eos_token_id"):
-        one, its = getattr(tokenizer, name), getattr(config, name)
-        if None not in (one, its) and one not in (its if isinstance(its, list) else [its]):
-            raise BadInput(f"{folder}: {name} is {one} in the tokenizer and {its} in config.json; {remedy}")
     return tokenizer
 
 
-def _refuse_other_weights(
-    where: Path,
-    checkpoint: Checkpoint,
-    names: Mapping[str, Tensor],
-    shapes: Mapping[str, tuple[int, ...]],
-    family: Family[M],
+def _refuse_other_tokens(folder: Path, tokenizer: Any | None, config: Any) -> None:
+    """The tokens that stand for something else than text must be the model's."""
+    for name in ("pad_token_id", "eos_token_id"):
+        one, its = getattr(tokenizer, name, None), getattr(config, name)
+        if None not in (one, its) and one not in (its if isinstance(its, list) else [its]):
+            raise BadInput(f"{folder}: {name} is {one} in the tokenizer and {its} in config.json; {_OTHER_TOKENIZER}")
+
+
+def refuse_other_weights(
+    where: Path, checkpoint: Checkpoint, names: Mapping[str, Tensor], model: nnx.Module, unused: Iterable[str] = ()
 ) -> None:
-    """Each tensor must be there in its shape, copies must be equal, and there must be no other."""
+    """Each tensor must be there in its shape, copies must be equal, and there must be no other but the unused ones."""
     remedy = "check that config.json and the weights belong together."
+    shapes = {name: variable.shape for name, variable in variables(model).items()}
     for name, tensor in names.items():
         found = checkpoint.holds(tensor)
         if not found:
@@ -155,7 +178,7 @@ def _refuse_other_weights(
                 )
             if copied != found[0] and not checkpoint.same(copied, found[0]):
                 raise BadInput(f"{where}: the tensors {found[0]} and {copied} differ, and the model has one; {remedy}")
-    known = {name for tensor in names.values() for name in (tensor.name, *tensor.also)}.union(family.unused)
+    known = {name for tensor in names.values() for name in (tensor.name, *tensor.also)}.union(unused)
     for name in checkpoint.shapes:
         if name not in known:
             raise BadInput(f"{where}: the tensor {name} has no place in the model; {remedy}")

@@ -1,26 +1,14 @@
-"""Corpora by name: those of DP-NMT (WMT-16, BSD, ClinSPEn-CC) and Multi30k, from the files that their authors publish.
+"""Parallel corpora: those of DP-NMT (WMT-16, BSD, ClinSPEn-CC) and Multi30k."""
 
-A file is looked for when its split is read, so that a model can be scored on a test set without the training set.
-"""
-
-import difflib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpnlp.checks import BadInput
+from dpnlp.data.corpora.source import Corpus, Source, one_of
 from dpnlp.data.formats import Aligned, Json, Row
 from dpnlp.data.pairs import Columns, Pairs, kept, pairs
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """The pairs of each split, or None where there is no such split."""
-
-    train: Pairs | None = None
-    validation: Pairs | None = None
-    test: Pairs | None = None
 
 
 @dataclass(frozen=True)
@@ -37,30 +25,28 @@ class Scenarios(Json):
 
 
 @dataclass(frozen=True)
-class Source(ABC):
-    """What is known of a corpus: its name in full, what it holds, and how it is laid out."""
+class Parallel(Source):
+    """A corpus of texts in several languages."""
 
-    title: str
     languages: tuple[str, ...]  # the first is by default translated into the second
     splits: tuple[str, str, str]  # what train, validation and test are called there
     tests: tuple[str, ...] = ()  # test sets other than the usual one
-    owners: Mapping[str, str] = field(default_factory=dict)  # whose a pair may be, and the column that says so
+
+    def corpus(
+        self, folder: Path | None, owner: str | None, *, source: str | None, target: str | None, test: str | None
+    ) -> Corpus[Pairs]:
+        source, target = _direction(self.languages, source, target)
+        usual = self.splits[2]
+        splits = (*self.splits[:2], one_of("test", test or usual, [usual, *self.tests]))
+        return Corpus(*(self.opened(folder, split, source, target, owner) for split in splits))
 
     @abstractmethod
     def opened(self, folder: Path | None, split: str, source: str, target: str, owner: str | None) -> Pairs:
         """The pairs of one split; `owner` is a column."""
 
-    def _within(self, folder: Path | None) -> Path:
-        if folder is None or not folder.is_dir():
-            raise BadInput(f"folder = {folder}: it must be a folder with the files of {self.title}.")
-        return folder
-
-    def _remedy(self, file: str, folder: Path) -> str:
-        return f"put {file} of {self.title} into {folder}"
-
 
 @dataclass(frozen=True)
-class Translations(Source):
+class Translations(Parallel):
     """A dataset of the hub, or a folder saved from there. A pair of which one side is blank is left out."""
 
     hub_id: str = ""
@@ -71,7 +57,7 @@ class Translations(Source):
 
 
 @dataclass(frozen=True)
-class JsonFiles(Source):
+class JsonFiles(Parallel):
     """One JSON file for each split, with a column for each language."""
 
     table: type[Json] = Json
@@ -79,22 +65,22 @@ class JsonFiles(Source):
 
     def opened(self, folder: Path | None, split: str, source: str, target: str, owner: str | None) -> Pairs:
         place, file = self._within(folder), f"{split}.json"
-        table = self.table((place / file,), remedy=self._remedy(file, place))
+        table = self.table((place / file,), remedy=self._remedy([file], place))
         return Pairs(table, Columns(self.column.format(source), self.column.format(target), owner))
 
 
 @dataclass(frozen=True)
-class TextFiles(Source):
+class TextFiles(Parallel):
     """Aligned text files, one for each split and language, packed or not."""
 
     def opened(self, folder: Path | None, split: str, source: str, target: str, owner: str | None) -> Pairs:
         place, names = self._within(folder), [f"{split}.{language}" for language in (source, target)]
         files = tuple(path if (path := place / name).exists() else place / f"{name}.gz" for name in names)
-        table = Aligned(files, remedy=self._remedy(" and ".join(file.name for file in files), place))
+        table = Aligned(files, remedy=self._remedy([file.name for file in files], place))
         return Pairs(table, Columns(owner=owner))
 
 
-CORPORA: dict[str, Source] = {
+TRANSLATION: Mapping[str, Parallel] = {
     "bsd": JsonFiles(
         "the Business Scene Dialogue corpus",
         ("ja", "en"),
@@ -115,45 +101,11 @@ CORPORA: dict[str, Source] = {
 """BSD joins dialogues written in either language into one direction, as DP-NMT does."""
 
 
-def named(
-    name: str,
-    folder: Path | str | None = None,
-    source: str | None = None,
-    target: str | None = None,
-    *,
-    owner: str | None = None,
-    test: str | None = None,
-) -> Corpus:
-    """The corpus of this name, whose files lie in the folder, from one language into another.
-
-    The languages, the kind of owner and the test set are the first that `CORPORA` has for it, unless they are given.
-    WMT-16 needs no folder, but reads one that `datasets` saved.
-    """
-    known = CORPORA[_one_of("corpus", name, list(CORPORA))]
-    source, target = _direction(known.languages, source, target)
-    kinds = list(known.owners)
-    if owner is not None or kinds:
-        owner = known.owners[_one_of("owner", owner or kinds[0], kinds)]
-    usual = known.splits[2]
-    splits = (*known.splits[:2], _one_of("test", test or usual, [usual, *known.tests]))
-    place = None if folder is None else Path(folder)
-    return Corpus(*(known.opened(place, split, source, target, owner) for split in splits))
-
-
 def _direction(languages: Sequence[str], source: str | None, target: str | None) -> tuple[str, str]:
     """Both languages; one that is not given is the usual one or, if that is the other side's, its counterpart."""
     usual = languages[:2]
-    source = _one_of("source", source or usual[usual[0] == target], languages)
-    target = _one_of("target", target or usual[usual[1] != source], languages)
+    source = one_of("source", source or usual[usual[0] == target], languages)
+    target = one_of("target", target or usual[usual[1] != source], languages)
     if source == target:
         raise BadInput(f"target = {target}: it is the language of the source, too; choose another one.")
     return source, target
-
-
-def _one_of(what: str, value: str, allowed: Sequence[str]) -> str:
-    if not allowed:
-        raise BadInput(f"{what} = {value}: there is none in this corpus; leave it out.")
-    if value not in allowed:
-        nearest = difflib.get_close_matches(value, allowed, n=len(allowed), cutoff=0)
-        raise BadInput(f"{what} = {value}: it must be one of {', '.join(nearest)}.")
-    return value

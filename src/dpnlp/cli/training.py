@@ -1,0 +1,290 @@
+"""One run of `dpnlp train`, whatever is learned: from the first score to the report."""
+
+import math
+import shlex
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpnlp import events
+from dpnlp.accounting.accountant import delta_warning
+from dpnlp.accounting.ledger import Ledger
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import to_dict, warn
+from dpnlp.cli.interruption import interruptible
+from dpnlp.cli.output import figure
+from dpnlp.cli.start import Start
+from dpnlp.guarantee import Exposure, Guarantee
+from dpnlp.runs.folder import Run
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpnlp.cli.train import Train
+    from dpnlp.data.cache import Examples
+    from dpnlp.data.records import Records
+    from dpnlp.metrics.score import Score
+    from dpnlp.training import Charge, Outcome
+    from dpnlp.training.checkpoints import Evaluation
+    from dpnlp.training.dataset import Dataset
+
+
+class Scored(NamedTuple):
+    """What a model reached on some records, and what it answered, a line for each."""
+
+    scores: "Mapping[str, Score]"
+    lines: Iterable[Mapping[str, str]]
+    details: Mapping[str, Any] | None = None  # what is behind the scores, where a task can tell
+
+
+class Job(ABC):
+    """What is trained on what: all that a run has to know of its task."""
+
+    start: Start
+    train: "Records[Any]"  # what is learned from
+    held_out: Mapping[str, Sequence[Any]]  # what is scored on, by split
+    dataset: "Dataset"
+    owners: "np.ndarray[Any, Any] | None" = None  # of each example, where an owner's examples are one record
+    exposures: tuple[Exposure, ...] = ()  # what of the training data is not covered
+    starts_knowing: bool = True  # Otherwise there is nothing to score before training.
+
+    @abstractmethod
+    def loss(self, model: Any, batch: Any) -> Any:
+        """The loss of each example."""
+
+    @abstractmethod
+    def scored(self, model: Any, records: Sequence[Any]) -> Scored:
+        """A model's answers, with all scores."""
+
+    @abstractmethod
+    def brief(self, model: Any, records: Sequence[Any]) -> dict[str, float]:
+        """The scores that are quick to compute."""
+
+    @abstractmethod
+    def save(self, model: Any, folder: Path) -> None:
+        """Writes the model as a folder of Hugging Face."""
+
+
+def kept_apart(
+    train: "Records[Any]", others: "Mapping[str, Records[Any] | None]", divided: bool
+) -> dict[str, list[Any]]:
+    """The records to score on, by split: none that is trained on, unless the file itself was `divided`."""
+    for name, records in others.items():
+        if records and not divided and set(records.files) & set(train.files):
+            raise BadInput(
+                f"data.{name}: it is the file that is trained on, and what is in it would be written out; give another "
+                "one, or keep a share of it apart by --data.held-out."
+            )
+    return {name: list(records) for name, records in others.items() if records}
+
+
+def whose(examples: "Examples", unit: str) -> "np.ndarray[Any, Any] | None":
+    """The owner of each example, where a record of the guarantee may consist of several examples."""
+    if unit == "example":
+        return None if len(set(examples.records.tolist())) == len(examples) else examples.records
+    if examples.owners is None:
+        raise BadInput(f"privacy.unit = {unit}: nothing says whose each record is; name the column by --data.owner.")
+    return examples.owners
+
+
+class Training:
+    """One call of the verb."""
+
+    def __init__(self, asked: "Train") -> None:
+        self.asked = asked
+        self.path = asked.runs / asked.name
+        self.fresh = not asked.resume
+        if asked.resume:
+            self._refuse_finished()
+        elif (self.path / "config.yaml").exists():
+            raise BadInput(
+                f"name = {asked.name}: there is a run in {self.path} already; choose another name, or go on with it by "
+                f"{self._resuming}"
+            )
+        self.job = asked.job()
+        owners = self.job.owners
+        records = len(self.job.dataset) if owners is None else len(set(owners.tolist()))
+        self.plan = asked.privacy.plan(records, asked.learning)
+        for run in self.job.start.earlier:
+            warn(
+                f"{run.path} was trained at ε = {figure(run.guarantee.epsilon)}, which is added to what this run costs."
+            )
+        if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
+            warn(note)
+
+    def run(self) -> Run:
+        """From the first score to the report."""
+        self.folder = Run.open(self.path) if self.asked.resume else self._created()
+        self._write_privacy(self.plan.guarantee(self._secret.kind))
+        before = self._before()
+        outcome = self._trained(before)
+        self._write_privacy(outcome.guarantee)
+        self._finish(outcome)
+        return Run.open(self.path)
+
+    @property
+    def _secret(self) -> Any:
+        from dpnlp.mechanisms.randomness import FixedSeed
+        from dpnlp.training import Secret
+
+        seed = self.asked.privacy.seed
+        return Secret.drawn() if seed is None else Secret.drawn(FixedSeed(seed))
+
+    # The run
+
+    def _created(self) -> Run:
+        command = shlex.join(["dpnlp", *sys.argv[1:]])
+        return Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
+
+    def _refuse_finished(self) -> None:
+        if not self.path.exists():
+            raise BadInput(
+                f"name = {self.asked.name}: there is no run in {self.path} to go on with; leave out --resume."
+            )
+        if Run.open(self.path).model.exists():
+            raise BadInput(
+                f"name = {self.asked.name}: the run in {self.path} is finished; to train its model further, start "
+                f"another run with --model.start {self.path}."
+            )
+
+    def _trained(self, before: Sequence[Mapping[str, Any]]) -> "Outcome":
+        from dpnlp.training import Options, Placement, train
+
+        asked, learning = self.asked, self.asked.learning
+        every = round(learning.evaluate_every * self.plan.schedule.lots_per_epoch)
+        options = Options(
+            physical_batch=learning.physical_batch,
+            lengths=learning.lengths or None,
+            placement=Placement(learning.devices),
+            evaluate_every=max(1, every) if learning.evaluate_every else 0,
+            checkpoint_every=learning.checkpoint_every,
+            average=learning.average,
+            examples_per_owner=asked.privacy.examples_per_owner,
+        )
+        try:
+            with interruptible() as interrupted:
+                return train(
+                    self.job.start.model,
+                    self.job.loss,
+                    self.job.dataset,
+                    self.plan,
+                    learning.build().build(self.plan.schedule.steps),
+                    options,
+                    trains=self.job.start.trains,
+                    owners=self.job.owners,
+                    secret=self._secret,
+                    folder=self.folder.checkpoints,
+                    resume=asked.resume,
+                    charge=self._charge(),
+                    evaluate=self._evaluate if self.job.held_out.get("validation") else None,
+                    publish=lambda history: self._publish(before, history),
+                    diagnose=self._diagnose if asked.privacy.diagnostics else None,
+                    interrupted=interrupted,
+                )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted; a checkpoint is kept. Go on with: {self._resuming}") from None
+        except BadInput:
+            if self.fresh and not self.folder.checkpoints.exists():
+                shutil.rmtree(self.path, ignore_errors=True)  # Nothing was begun.
+            raise
+
+    @property
+    def _resuming(self) -> str:
+        return f"dpnlp train {shlex.quote(str(self.path / 'config.yaml'))} --resume"
+
+    def _charge(self) -> "Charge | None":
+        """A private run is charged to the ledger beside its data; one without privacy only where there is a ledger."""
+        from dpnlp.accounting.fingerprint import fingerprint
+        from dpnlp.training import Charge
+
+        chosen, texts = self.asked.privacy.ledger, sorted(self.job.train.files)  # One ledger for both directions.
+        ledger = Ledger(chosen) if chosen else Ledger.beside(texts[0])
+        if not self.asked.privacy.is_private and not ledger.path.exists():
+            return None
+        return Charge(ledger, f"dpnlp train {self.asked.name}", fingerprint(*texts, ledger=ledger))
+
+    # Scores
+
+    def _evaluate(self, model: Any) -> dict[str, float]:
+        return self.job.brief(model, self.job.held_out["validation"][: self.asked.scoring.most])
+
+    def _before(self) -> list[dict[str, Any]]:
+        """The scores of the model as it was, on the texts that the last score is on; kept for a resumed run."""
+        kept = [row for row in self.folder.metrics() if row["step"] == 0]
+        if kept or not self.job.held_out or not self.job.starts_knowing:
+            return kept
+        split, records = list(self.job.held_out.items())[-1]
+        scored = self.job.scored(self.job.start.model, records)
+        self.folder.write_predictions(split, scored.lines)
+        rows = [self._row(0, split, scored)]
+        self.folder.write_metrics(rows)
+        return rows
+
+    def _publish(self, before: Sequence[Mapping[str, Any]], history: "Sequence[Evaluation]") -> None:
+        rows = [
+            {"step": entry.step, "epsilon": self._spent(entry.step), "split": "validation", **entry.scores}
+            for entry in history
+        ]
+        self.folder.write_metrics([*before, *rows])
+
+    def _row(self, step: int, split: str, scored: Scored) -> dict[str, Any]:
+        row: dict[str, Any] = {"step": step, "epsilon": self._spent(step), "split": split}
+        for name, score in scored.scores.items():
+            row |= {name: score.value, f"{name}_signature": score.signature}
+        return row
+
+    def _spent(self, step: int) -> float | str:
+        spent = self.plan.epsilon_at_most(step) if step else 0.0
+        return spent if math.isfinite(spent) else "inf"
+
+    def _diagnose(self, step: int, seen: Mapping[str, float]) -> None:
+        import json
+
+        with (self.path / "diagnostics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, **seen}) + "\n")
+
+    # What is left behind
+
+    def _write_privacy(self, own: Guarantee) -> None:
+        """What is promised of the model, earlier runs included."""
+        promised = self.job.start.promised(own.with_exposures(*self.job.exposures), self.plan)
+        self.folder.write_privacy(
+            {
+                "guarantee": promised.to_json(),
+                "plan": self.plan.to_json(),
+                "events": [events.to_json(event) for event in (*self.job.start.events, self.plan.event)],
+                "previous": list(self.job.start.signatures),
+            }
+        )
+
+    def _finish(self, outcome: "Outcome") -> None:
+        """Scores, answers, the model and the page; then the secret goes, with the checkpoints."""
+        from dpnlp.runs.page import page_of_run
+
+        rows, details = self.folder.metrics(), {}
+        for split, records in self.job.held_out.items():
+            scored = self.job.scored(outcome.model, records)
+            if scored.details is not None:
+                details[split] = scored.details
+            self.folder.write_predictions(split, self._beside_earlier(split, scored.lines))
+            rows.append(self._row(outcome.steps, split, scored))
+        self.folder.write_metrics(_unique(rows))
+        if details:
+            self.folder.write_details(details)
+        self.job.save(outcome.model, self.folder.model)
+        self.folder.write_report(page_of_run(self.folder))
+        if not self.asked.keep_checkpoints:
+            shutil.rmtree(self.folder.checkpoints, ignore_errors=True)
+
+    def _beside_earlier(self, split: str, lines: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+        """The lines, each with what the model answered before it was trained, where that is known."""
+        earlier = [line.get("before", line["hypothesis"]) for line in self.folder.predictions(split)]
+        return [{**line, "before": was} for line, was in zip(lines, earlier, strict=True)] if earlier else list(lines)
+
+
+def _unique(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows, the later of two for one step and split alone."""
+    return list({(row["step"], row["split"]): row for row in rows}.values())

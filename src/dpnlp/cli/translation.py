@@ -1,0 +1,150 @@
+"""`dpnlp train --task translation`: an encoder-decoder learns pairs of texts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import from_dict, option
+from dpnlp.cli.sections import Privacy
+from dpnlp.cli.start import Start, located
+from dpnlp.cli.train import Train
+from dpnlp.cli.training import Job, Scored, kept_apart, whose
+from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts
+from dpnlp.runs.folder import Run
+
+if TYPE_CHECKING:
+    from dpnlp.data.pairs import Pair, Pairs
+    from dpnlp.models.pretrained import Pretrained
+    from dpnlp.tasks.translation import Translation
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTranslation(Train):
+    """Train a model on private texts; what is described here is translation, and --task names other things to learn.
+    It starts from a pre-trained model, from an earlier run, or from scratch, and is private unless --privacy.epsilon is
+    inf. What it leaves is in runs/NAME: the model, the guarantee, scores, translations of the held-out texts and
+    report.html."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp train --name first --data.train corpus.jsonl --data.source de --data.target en --model.start "
+        "google/mt5-small --privacy.epsilon 8",
+        "dpnlp train configs/nmt/bsd.yaml --name bsd-1 --privacy.epsilon 1",
+        "dpnlp train runs/first/config.yaml --resume",
+        "dpnlp train --task classification --help",
+    )
+
+    task: str = option(
+        "translation",
+        help="What is learned: translation, classification, tagging or answering; each has flags of its own",
+        group="the run",
+    )
+    data: Data = option(Data(), help="texts")
+    model: Model = option(help="model")
+    scoring: Scoring = option(Scoring(), help="scoring")
+
+    def job(self) -> "TranslationJob":
+        return TranslationJob(self)
+
+
+class TranslationJob(Job):
+    """A translation model and its pairs."""
+
+    def __init__(self, asked: TrainTranslation) -> None:
+        from dpnlp.tasks.translation import Translation
+
+        self.asked, data = asked, asked.data
+        splits = data.splits()
+        if splits.train is None:
+            raise BadInput("data.train is not given: name the file of the pairs to learn from, or a corpus.")
+        self.train: Pairs = splits.train
+        others = {"validation": splits.validation, "test": splits.test}
+        self.held_out = kept_apart(self.train, others, bool(data.held_out))
+        pretrained, self.start = started(asked.model, asked.privacy, self.train)
+        self.starts_knowing = not asked.model.from_scratch
+        self.task = Translation(pretrained, data.longest, data.prefix, data.languages, asked.learning.smoothing)
+        self.dataset = examples = self.task.dataset(self.train, data.kept_in)
+        self.owners = whose(examples, asked.privacy.unit)
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return self.task.loss(model, batch)
+
+    def scored(self, model: Any, records: "Sequence[Pair]") -> Scored:
+        scored = self.task.of(model).score(records, self.asked.scoring.of(self.asked.data.longest))
+        return Scored(self.asked.scoring.scores(scored), scored.lines())
+
+    def brief(self, model: Any, records: "Sequence[Pair]") -> dict[str, float]:
+        scored = self.task.of(model).score(records, self.asked.scoring.of(self.asked.data.longest))
+        return {"bleu": scored.bleu(self.asked.scoring.bleu_tokenizer).value, "chrf": scored.chrf().value}
+
+    def save(self, model: Any, folder: Path) -> None:
+        from dpnlp.models.pretrained import save
+
+        save(self.task.of(model).pretrained, folder, merge=True)
+
+
+def started(model: Model, privacy: Privacy, training: "Pairs") -> tuple["Pretrained", Start]:
+    """The model that the settings ask for, with what belongs to it, ready to be trained."""
+    from dpnlp.models.freezing import trained
+    from dpnlp.models.lora import ADAPTERS, adapt
+    from dpnlp.models.pretrained import load
+
+    earlier: tuple[Run, ...] = ()
+    if model.from_scratch:
+        pretrained = _from_scratch(model, privacy, training)
+    else:
+        folder, run = located(model.start)
+        if run is not None and not model.public_start:
+            earlier = (run,)
+        pretrained = load(folder, computes=model.computes, dropout=model.dropout)
+    if model.lora:
+        from flax import nnx
+
+        adapt(pretrained.model, model.lora, rngs=nnx.Rngs(privacy.seed or 0))
+        return pretrained, Start(pretrained.model, ADAPTERS, earlier)
+    return pretrained, Start(pretrained.model, trained(pretrained.model, model.trains, model.frozen), earlier)
+
+
+def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data]:
+    """A model to be used, and the texts for it: those of its run, where it is one of ours, but for what is given."""
+    from dpnlp.models.pretrained import load
+    from dpnlp.tasks.translation import Translation
+
+    folder, run = located(model)
+    data = (from_dict(Data, run.config["data"]) if run else Data()).but(given)
+    pretrained = load(folder, computes=computes, dropout=0.0)
+    return Translation(pretrained, data.longest, data.prefix, data.languages), data
+
+
+def _from_scratch(model: Model, privacy: Privacy, training: "Pairs") -> "Pretrained":
+    """Random weights. The vocabulary must not come from private texts (law 10)."""
+    from transformers import AutoTokenizer
+
+    from dpnlp.data.vocabulary import learned
+    from dpnlp.models.pretrained import from_scratch
+
+    if model.tokenizer is not None:
+        tokenizer = AutoTokenizer.from_pretrained(model.tokenizer)
+    elif privacy.is_private:
+        raise BadInput(
+            "model.tokenizer is not given: a vocabulary made of the private texts would give them away; name a folder "
+            "or an id that has a tokenizer made of public ones."
+        )
+    else:
+        tokenizer = learned(_texts(training), model.vocabulary)
+    return from_scratch(
+        tokenizer,
+        width=model.width,
+        layers=model.layers,
+        heads=model.heads,
+        hidden=model.hidden,
+        dropout=0.0 if model.dropout is None else model.dropout,
+        computes=model.computes,
+        seed=privacy.seed or 0,
+    )
+
+
+def _texts(pairs: "Pairs") -> Iterator[str]:
+    for pair in pairs:
+        yield from (pair.source, pair.target)

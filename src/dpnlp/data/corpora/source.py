@@ -1,0 +1,59 @@
+"""What every corpus with a name has: its splits, its kind and its labels, and where they come from."""
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from dpnlp.checks import BadInput
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Corpus(Generic[S]):
+    """The stream of each split, or None where there is no such split.
+
+    Labels that the corpus fixes are public: nobody's text has to be looked at for them.
+    """
+
+    train: S | None = None
+    validation: S | None = None
+    test: S | None = None
+    kind: str = field(default="translation", kw_only=True)
+    labels: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """What is known of a corpus: its name in full, whose its records may be, and the column that says so."""
+
+    title: str
+    owners: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    kind: str = field(default="translation", kw_only=True)
+
+    @abstractmethod
+    def corpus(
+        self, folder: Path | None, owner: str | None, *, source: str | None, target: str | None, test: str | None
+    ) -> Corpus[Any]:
+        """All of its splits; `owner` is a column."""
+
+    def _within(self, folder: Path | None) -> Path:
+        if folder is None or not folder.is_dir():
+            raise BadInput(f"folder = {folder}: it must be a folder with the files of {self.title}.")
+        return folder
+
+    def _remedy(self, files: Sequence[str], folder: Path) -> str:
+        return f"put {' and '.join(files)} of {self.title} into {folder}"
+
+
+def one_of(what: str, value: str, allowed: Sequence[str]) -> str:
+    """The value, if it is allowed."""
+    if not allowed:
+        raise BadInput(f"{what} = {value}: there is none in this corpus; leave it out.")
+    if value not in allowed:
+        nearest = difflib.get_close_matches(value, allowed, n=len(allowed), cutoff=0)
+        raise BadInput(f"{what} = {value}: it must be one of {', '.join(nearest)}.")
+    return value

@@ -1,0 +1,87 @@
+"""Frozen layers run once: what they make of the examples is kept, and stands in for the tokens in every epoch.
+
+It is kept in the cache like the tokens themselves, for it is the private texts in another form.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from numpy.typing import NDArray
+
+from dpnlp.data.cache import Examples, Ragged, finished, sha256
+from dpnlp.models.readers import Reader
+
+_BATCH = 64
+"""Examples that are run through the frozen layers at once."""
+_NAME = "states"
+
+
+class Features:
+    """Examples with "states" [batch, length, width] in place of their tokens, or [batch, 1, width] where one is all."""
+
+    def __init__(self, examples: Examples, states: Ragged) -> None:
+        self._examples, self._states = examples, states
+        self.lengths: NDArray[Any] = np.maximum(states.lengths, 1).astype(np.int32)
+        self.records, self.owners = examples.records, examples.owners
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def batch(self, rows: NDArray[np.int64], length: int) -> dict[str, NDArray[Any]]:
+        """What the loss takes of these examples, padded to `length`."""
+        found = self._examples.batch(rows, length)
+        states, _ = self._states.padded(rows, length, 0)
+        return {name: value for name, value in found.items() if name not in ("ids", "types")} | {"states": states}
+
+
+def features(reader: Reader, examples: Examples, cache: Path) -> Features:
+    """The examples with the states that the frozen part of the reader gives them, from the cache if they are there."""
+    structure, weights = nnx.split(reader)
+    width, dtype = reader.encoder.config.width, reader.encoder.dtype
+
+    @jax.jit
+    def bottom(weights: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        found: jax.Array = nnx.merge(structure, weights).bottom(batch["ids"], batch["mask"], batch["types"])
+        return found
+
+    order = np.argsort(examples.lengths, kind="stable")
+
+    def states() -> Iterator[tuple[int, NDArray[Any]]]:
+        for start in range(0, len(order), _BATCH):
+            rows = order[start : start + _BATCH]
+            batch = examples.batch(np.resize(rows, _BATCH), up(int(examples.lengths[rows[-1]])))
+            for row, found in zip(rows, np.asarray(bottom(weights, batch)), strict=False):
+                yield int(row), found[: examples.lengths[row]]
+
+    alone = jax.eval_shape(bottom, weights, examples.batch(order[:1], 16)).shape[1] == 1
+    lengths = np.ones(len(examples), np.int64) if alone else examples.lengths.astype(np.int64)
+    offsets = np.append(0, np.cumsum(lengths))
+    shape = (int(offsets[-1]), width)
+
+    def write(folder: Path) -> None:
+        path = folder / _NAME
+        path.touch(mode=0o600)
+        mapped = np.memmap(path, np.uint8, "r+", shape=(shape[0] * width * dtype.itemsize,))
+        kept = mapped.view(dtype).reshape(shape)
+        for row, found in states():
+            kept[offsets[row] : offsets[row + 1]] = found
+        mapped.flush()
+
+    name = examples.folder.name if examples.folder else ""
+    key = sha256(repr([name, reader.config, reader.encoder.config, _digest(nnx.state(reader.encoder))]).encode())
+    folder = finished(cache, key, write)
+    numbers = np.memmap(folder / _NAME, np.uint8, "r").view(dtype).reshape(shape)
+    return Features(examples, Ragged(numbers, offsets))
+
+
+def up(length: int) -> int:
+    """The next of the lengths 16, 32, 64, … that texts are padded to, so that few shapes are compiled."""
+    return max(16, 1 << (length - 1).bit_length())
+
+
+def _digest(weights: Any) -> str:
+    return sha256(b"".join(sha256(np.asarray(leaf).tobytes()).encode() for leaf in jax.tree.leaves(weights)))

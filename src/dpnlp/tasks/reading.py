@@ -1,0 +1,130 @@
+"""What tasks have in common in which a model reads texts and answers with numbers for labels, words or places."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import jax
+import numpy as np
+from flax import nnx
+from numpy.typing import NDArray
+
+from dpnlp import checks
+from dpnlp.checks import BadInput
+from dpnlp.data.cache import Column, Examples, Numbers, kept
+from dpnlp.data.records import Records
+from dpnlp.data.tokens import state
+from dpnlp.metrics.f1 import Confusion, confusion
+from dpnlp.metrics.score import Score
+from dpnlp.tasks.features import up
+
+R = TypeVar("R")
+
+TOKENS = Column("ids", 0, "mask"), Column("types")
+"""What every text is: its tokens, and which of two texts each of them belongs to."""
+
+
+class Judged(Protocol):
+    """A model's answers beside the true ones."""
+
+    def scores(self) -> dict[str, Score]:
+        """The scores by name, the one that matters most first."""
+        ...
+
+    def details(self) -> dict[str, Any]:
+        """What is behind them, for a report."""
+        ...
+
+    def lines(self) -> Iterator[dict[str, str]]:
+        """Source, reference and hypothesis of each record."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading(ABC, Generic[R]):
+    """A model, what it reads texts with, and the labels that it knows. Texts are cut to `longest` tokens."""
+
+    model: nnx.Module
+    tokenizer: Any  # transformers.PreTrainedTokenizerBase
+    labels: tuple[str, ...] = ()
+    longest: int = 128
+
+    columns: ClassVar[tuple[Column, ...]]
+
+    def __post_init__(self) -> None:
+        checks.count("longest", self.longest, least=8)
+        if len(set(self.labels)) != len(self.labels):
+            raise BadInput(f"labels = {', '.join(self.labels)}: one is there twice; name each of them once.")
+
+    @abstractmethod
+    def numbers(self, records: Sequence[R]) -> Numbers:
+        """The records as numbers, to be learned from."""
+
+    @abstractmethod
+    def loss(self, model: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:
+        """The loss of each example [batch], which depends on that example alone (law 4)."""
+
+    @abstractmethod
+    def score(self, records: Sequence[R], batch: int = 64) -> Judged:
+        """The model's answers, of which none has seen the true one, beside the true ones."""
+
+    def of(self, model: nnx.Module) -> Self:
+        """The same with another model of the same shape, such as one that was trained."""
+        return replace(self, model=model)
+
+    def dataset(self, records: Records[R], cache: Path) -> Examples:
+        """The records as the engine takes them, made once and kept in the cache."""
+        made_by = type(self).__name__, state(self.tokenizer), *self._decisive
+        largest = max(self.tokenizer.get_vocab().values())
+        return kept(records, self.columns, self.numbers, made_by, cache=cache, largest=largest)
+
+    @property
+    def _decisive(self) -> tuple[Any, ...]:
+        """What else decides about the numbers of a record."""
+        return self.labels, self.longest
+
+    def _known(self, label: str) -> int:
+        """The number of a label to be learned."""
+        if label not in self._places:
+            raise BadInput(f"label = {label!r}: it must be one of {', '.join(self.labels)}; name all of them.")
+        return self._places[label]
+
+    @property
+    def _places(self) -> dict[str, int]:
+        return {label: place for place, label in enumerate(self.labels)}
+
+    def _answers(self, numbers: Numbers, batch: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """The model's logits for each example, [labels] or [tokens, …], and the place of its record.
+
+        Examples of about the same length are read together, so the order is theirs.
+        """
+        examples = Examples.of(TOKENS, {name: numbers[name] for name in ("ids", "types", "record") if name in numbers})
+        structure, weights = nnx.split(self.model)
+
+        @jax.jit
+        def logits(weights: Any, given: dict[str, jax.Array]) -> jax.Array:
+            found: jax.Array = nnx.merge(structure, weights)(given)
+            return found
+
+        order = np.argsort(examples.lengths, kind="stable")
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            whole = np.resize(rows, batch)  # The last batch has the shape of the others.
+            found = np.asarray(logits(weights, examples.batch(whole, up(int(examples.lengths[rows[-1]])))))
+            for row, answer in zip(rows, found, strict=False):
+                tokens = answer if answer.ndim == 1 else answer[: examples.lengths[row]]
+                yield int(examples.records[row]), tokens
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """−log p of each label; where it is −1, 0: [..., labels] and [...] -> [...]."""
+    chosen = jax.nn.one_hot(labels, logits.shape[-1])  # all zeros for −1
+    return (jax.nn.logsumexp(logits, axis=-1) - (chosen * logits).sum(-1)) * (labels >= 0)
+
+
+def counted(references: Sequence[str], predictions: Sequence[str], labels: Sequence[str]) -> Confusion:
+    """Which label was taken for which: those that the model knows, in their order, then others of the references."""
+    known = (*labels, *sorted({*references} - {*labels}))
+    return confusion(references=references, predictions=predictions, labels=known)
