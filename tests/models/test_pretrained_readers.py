@@ -271,6 +271,12 @@ def test_heads_and_labels_that_do_not_fit_are_refused_in_one_sentence(tmp_path):
     assert "reads with word vectors" in refusal(load_reader, folder, "tokens", strategy="bilstm", labels=LABELS)
     change_tensors(folder, lambda tensors: tensors.pop("classifier.bias"))
     assert "the tensor classifier.bias is missing; check" in refusal(load_reader, folder, Head.TOKENS)
+    made("Bert", Head.SEQUENCES).save_pretrained(tmp_path / "sequences")
+    change_tensors(
+        tmp_path / "sequences", lambda tensors: [tensors.pop(f"bert.pooler.dense.{w}") for w in ("weight", "bias")]
+    )
+    sentence = refusal(load_reader, tmp_path / "sequences", Head.SEQUENCES)
+    assert "the tensor bert.pooler.dense.weight is missing;" in sentence
     bare("Bert").save_pretrained(tmp_path / "bare")
     assert refusal(load_reader, tmp_path / "bare", Head.TOKENS).endswith(
         "bare has none of its own; name those that are to be learned."
@@ -280,7 +286,7 @@ def test_heads_and_labels_that_do_not_fit_are_refused_in_one_sentence(tmp_path):
     moved(transformers.BertModel(transformers.BertConfig(**config, num_hidden_layers=1))).save_pretrained(
         tmp_path / "shallow"
     )
-    assert "the encoder has 1 layers, which must be at least 2; choose tr-all." in refusal(
+    assert "the encoder has 1 layer, and must have at least 2; choose tr-all." in refusal(
         load_reader, tmp_path / "shallow", Head.TOKENS, labels=LABELS, strategy=Strategy.TR_LAST2
     )
     vectors = word_vectors.WordVectors(word_vectors.Config(5, 4), rngs=nnx.Rngs(0))

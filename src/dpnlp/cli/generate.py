@@ -1,15 +1,13 @@
 """`dpnlp generate`: translations of what comes in, line by line."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Literal, TextIO
+from typing import ClassVar, Literal
 
-from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
+from dpnlp.cli.streams import texts, written
 from dpnlp.cli.translation import opened
 from dpnlp.cli.translation_settings import Texts, Writing
 
@@ -33,45 +31,15 @@ class Generate:
 
     def run(self) -> None:
         """Translations, one a line, in the order of the texts."""
-        if self.input is not None and not self.input.is_file():
-            raise BadInput(f"INPUT = {self.input}: there is no such file; give one with a text on each line.")
         task, _ = opened(self.model, self.texts, self.computes)
         writing = self.writing.of(task.longest)
         typed = self.input is None and sys.stdin.isatty()
         if typed:
             print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
-        with _texts(self.input) as texts, _written(self.output) as output:
-            lines = (line.rstrip("\n") for line in texts)
+        with texts(self.input) as given, written(self.output) as output:
+            lines = (line.rstrip("\n") for line in given)
             while some := list(islice(lines, 1 if typed else 64 * writing.batch)):
                 real = [line for line in some if line.strip()]
                 found = iter(task.translate(real, writing) if real else ())
                 for line in some:  # An empty line stays one, so that both files stay aligned.
                     print(next(found) if line.strip() else "", file=output, flush=typed)
-
-
-@contextmanager
-def _texts(path: Path | None) -> Iterator[Iterator[str]]:
-    try:
-        if path is None:
-            yield iter(sys.stdin)
-        else:
-            with path.open(encoding="utf-8") as file:
-                yield file
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"{path or 'standard input'}: it is not valid UTF-8 ({error.reason}); convert it first."
-        ) from None
-
-
-@contextmanager
-def _written(path: Path | None) -> Iterator[TextIO]:
-    if path is None:
-        yield sys.stdout
-    else:
-        try:
-            with path.open("w", encoding="utf-8") as file:
-                yield file
-        except OSError as error:
-            raise BadInput(
-                f"--output = {path}: it cannot be written ({error.strerror}); choose another place."
-            ) from None

@@ -1,24 +1,22 @@
 """`dpnlp train --task classification`, `tagging` or `answering`: a model learns to read."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import option
+from dpnlp.cli.config import from_dict, option
+from dpnlp.cli.evaluate import Evaluate
+from dpnlp.cli.predict import Predict
+from dpnlp.cli.reading_job import ReadingJob, opened
 from dpnlp.cli.reading_settings import Data, Model, Questions, Scoring, Sentences, Texts
-from dpnlp.cli.start import Start, located
+from dpnlp.cli.sections import changed
+from dpnlp.cli.start import located
 from dpnlp.cli.train import Train
-from dpnlp.cli.training import Job, Scored, kept_apart, whose
-from dpnlp.guarantee import Exposure
-from dpnlp.runs.folder import Run
+from dpnlp.cli.training import Scored, scored_on
 
 if TYPE_CHECKING:
-    from dpnlp.models.pretrained import PretrainedReader
-
-HEADS = {"classification": "sequences", "tagging": "tokens", "answering": "spans"}
-"""What is labelled in each task."""
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class TrainReading(Train):
     model: Model = option(help="model")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def job(self) -> "ReadingJob":
+    def job(self) -> ReadingJob:
         return ReadingJob(self)
 
 
@@ -81,89 +79,113 @@ class TrainAnswering(TrainReading):
     data: Questions = option(Questions(), help="texts")
 
 
-class ReadingJob(Job):
-    """A reader and what it learns from."""
+@dataclass(frozen=True, kw_only=True)
+class EvaluateReading(Evaluate):
+    """What reading tasks have in common."""
 
-    def __init__(self, asked: TrainReading) -> None:
-        from dpnlp.tasks.features import features
+    data: Data
+    scoring: Scoring = option(Scoring(), help="scoring")
 
-        self.asked = asked
-        splits = asked.data.splits()
-        if splits.train is None:
-            raise BadInput("data.train is not given: name the file to learn from, or a corpus.")
-        self.train = splits.train
-        others = {"validation": splits.validation, "test": splits.test}
-        self.held_out = kept_apart(self.train, others, bool(asked.data.held_out))
-        known = asked.data.labels or splits.labels
-        labels = known or self._occurring()
-        if not known and labels and asked.privacy.is_private:
-            self.exposures = (Exposure.CLASSES,)
-        self.reader, earlier = self._reader(labels)
-        self.starts_knowing = bool(earlier) or asked.model.public_start
-        self.start = Start(self.reader.model, self.reader.model.trained(), earlier)
-        self.task = asked.data.task(self.reader.model, self.reader.tokenizer, self.reader.labels)
-        examples = self.task.dataset(self.train, asked.data.kept_in)
-        self.owners = whose(examples, asked.privacy.unit)
-        once = self.reader.model.frozen_layers
-        self.dataset = features(self.reader.model, examples, asked.data.kept_in) if once else examples
+    def scored(self) -> tuple[int, Scored]:
+        run = located(self.model)[1]
+        data = changed(from_dict(type(self.data), run.config["data"]) if run else self.data, self.data)
+        task, records = opened(self.model, self.task, self.computes, data.longest), scored_on(data)
+        found = task.score(records, self.scoring.batch)
+        return len(records), Scored(found.scores(), found.lines(), found.details())
 
-    def _occurring(self) -> tuple[str, ...]:
-        from dpnlp.data.records import labels_of
 
-        return () if self.asked.task == "answering" else labels_of(self.train)
+@dataclass(frozen=True, kw_only=True)
+class EvaluateClassification(EvaluateReading):
+    """Score a model that labels texts, or pairs of texts. A run is scored on its own test texts unless others are
+    given."""
 
-    def _reader(self, labels: Sequence[str]) -> tuple["PretrainedReader", tuple[Run, ...]]:
-        from dpnlp.models.pretrained import load_reader
-        from dpnlp.models.readers import Head, Strategy
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp evaluate runs/reviews",
+        "dpnlp evaluate runs/reviews --data.test others.jsonl --json",
+    )
 
-        model, seed = self.asked.model, self.asked.privacy.seed or 0
-        head, strategy = Head(HEADS[self.asked.task]), Strategy(model.strategy)
-        folder, run = located(model.start)
-        if strategy is Strategy.BILSTM and run is None:
-            return self._on_word_vectors(head, labels, seed), ()
-        reader = load_reader(
-            folder,
-            head,
-            labels=labels or None,
-            strategy=strategy,
-            hidden=model.hidden,
-            rank=model.rank,
-            computes=model.computes,
-            dropout=model.dropout,
-            seed=seed,
-        )
-        if reader.tokenizer is None:
-            raise BadInput(f"model.start = {model.start}: it has no tokenizer, to read texts with; add its files.")
-        if model.shares:
-            reader.model.start_from(model.shares)
-        return reader, (run,) if run is not None and not model.public_start else ()
+    task: str = option("classification", help="What it has learned")
+    data: Texts = option(Texts(), help="texts")
 
-    def _on_word_vectors(self, head: Any, labels: Sequence[str], seed: int) -> "PretrainedReader":
-        from dpnlp.models.pretrained import word_reader
-        from dpnlp.models.word_vectors import read_vectors
 
-        vectors, model = read_vectors(self.asked.model.start), self.asked.model
-        return word_reader(
-            vectors.entrance(dtype=model.computes),
-            vectors.tokenizer(),
-            head,
-            labels,
-            hidden=model.hidden,
-            dropout=model.dropout or 0.0,
-            seed=seed,
-        )
+@dataclass(frozen=True, kw_only=True)
+class EvaluateTagging(EvaluateReading):
+    """Score a model that tags words. A run is scored on its own test sentences unless others are given."""
 
-    def loss(self, model: Any, batch: Any) -> Any:
-        return self.task.loss(model, batch)
+    EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp evaluate runs/names", "dpnlp evaluate runs/names --data.test b.conll")
 
-    def scored(self, model: Any, records: Sequence[Any]) -> Scored:
-        found = self.task.of(model).score(records, self.asked.scoring.batch)
-        return Scored(found.scores(), found.lines(), found.details())
+    task: str = option("tagging", help="What it has learned")
+    data: Sentences = option(Sentences(), help="texts")
 
-    def brief(self, model: Any, records: Sequence[Any]) -> dict[str, float]:
-        return {name: score.value for name, score in self.scored(model, records).scores.items()}
 
-    def save(self, model: Any, folder: Path) -> None:
-        from dpnlp.models.pretrained import save_reader
+@dataclass(frozen=True, kw_only=True)
+class EvaluateAnswering(EvaluateReading):
+    """Score a model that answers questions. A run is scored on its own test questions unless others are given."""
 
-        save_reader(replace(self.reader, model=model), folder, merge=True)
+    EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp evaluate runs/faq", "dpnlp evaluate runs/faq --data.test dev.json")
+
+    task: str = option("answering", help="What it has learned")
+    data: Questions = option(Questions(), help="texts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictClassification(Predict):
+    """Label texts, one a line: from a file, or from a pipe. The two texts of a pair are parted by a tab. What else a
+    model may have learned, to tag words or to answer questions, is known from its run, or by --task."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp predict runs/reviews reviews.txt --output labels.txt",
+        "echo 'Never again.' | dpnlp predict runs/reviews",
+    )
+
+    task: str = option("classification", help="What it has learned: classification, tagging or answering")
+
+    def record(self, line: str, number: int) -> Any:
+        from dpnlp.data.labelled import Labelled
+
+        text, tab, pair = line.partition("\t")
+        return Labelled(text, pair if tab else None, "", None)
+
+    def answered(self, task: Any, records: Sequence[Any]) -> Iterator[str]:
+        return iter(task.predict(records, self.batch))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictTagging(Predict):
+    """Tag the words of sentences, one a line, with blanks between its words: from a file, or from a pipe. Each line of
+    what comes out has the tags of the words of one sentence."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = ("echo 'Ada Lovelace was born in London .' | dpnlp predict runs/names",)
+
+    task: str = option("tagging", help="What it has learned")
+
+    def record(self, line: str, number: int) -> Any:
+        from dpnlp.data.tagged import Tagged
+
+        return Tagged(tuple(line.split()), (), None)
+
+    def answered(self, task: Any, records: Sequence[Any]) -> Iterator[str]:
+        return (" ".join(tags) for tags in task.predict(records, self.batch))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictAnswering(Predict):
+    """Answer questions, one a line: the question, a tab, and the text that may have the answer. Each line of what comes
+    out is an answer, or empty where there is none."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "printf 'Who wrote it?\\tIt was written by Ada Lovelace.\\n' | dpnlp predict runs/faq",
+    )
+
+    task: str = option("answering", help="What it has learned")
+
+    def record(self, line: str, number: int) -> Any:
+        from dpnlp.data.questions import Question
+
+        question, tab, context = line.partition("\t")
+        if not tab or not question.strip() or not context.strip():
+            raise BadInput(f"line {number}: it must be a question, a tab and a text; write both on one line.")
+        return Question(str(number), question, context, (), None)
+
+    def answered(self, task: Any, records: Sequence[Any]) -> Iterator[str]:
+        return iter(task.predict(records, self.batch))

@@ -2,9 +2,9 @@
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dpnlp.accounting.accountant import Accountant
 from dpnlp.accounting.subsampling import Sampling
@@ -77,6 +77,17 @@ class Files:
     @abstractmethod
     def _named(self, name: str) -> "Corpus[Any]":
         """The corpus of this name."""
+
+
+F = TypeVar("F")
+
+
+def changed(settings: F, given: Any) -> F:
+    """The settings but for what is given, that is, for what is there not as it would be by itself."""
+    usual = {item.name: item.default for item in fields(given)}
+    found = {name: getattr(given, name) for name in usual}
+    new: F = replace(settings, **{name: value for name, value in found.items() if value != usual[name]})  # type: ignore[type-var]
+    return new
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, nearest, option, to_dict, warn
 from dpnlp.cli.report import Report
 from dpnlp.cli.settings import read_settings
-from dpnlp.cli.train import Train, of_task
+from dpnlp.cli.tasks import USUAL, verb_of
+from dpnlp.cli.train import Train
 from dpnlp.runs.folder import Run
 
 
@@ -77,7 +78,7 @@ def planned(file: Path, folder: Path) -> Iterator[Train]:
         chosen = dict(zip((*grid, "privacy.seed"), values, strict=True))
         named = "-".join(_word(name, value) for name, value in chosen.items() if value is not None)
         whole = {**_nested(settings, chosen), "name": named or "run"}
-        yield replace(from_dict(of_task(whole.get("task", "translation")), whole), runs=folder)
+        yield replace(from_dict(verb_of("Train", str(whole.get("task", USUAL))), whole), runs=folder)
 
 
 def _nested(settings: Mapping[Any, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

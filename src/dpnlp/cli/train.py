@@ -3,28 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from dpnlp.checks import BadInput
-from dpnlp.cli.config import nearest, option
+from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
 from dpnlp.cli.sections import Learning, Privacy, Scoring
-from dpnlp.cli.settings import read_settings
+from dpnlp.cli.tasks import task_of, verb_of
 from dpnlp.runs.folder import Run
 from dpnlp.runs.tables import label, scores
 
 if TYPE_CHECKING:
     from dpnlp.cli.training import Job
-
-TASKS = {
-    "translation": "dpnlp.cli.translation:TrainTranslation",
-    "classification": "dpnlp.cli.reading:TrainClassification",
-    "tagging": "dpnlp.cli.reading:TrainTagging",
-    "answering": "dpnlp.cli.reading:TrainAnswering",
-}
-"""What can be learned, and where its settings are, imported only when they are used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,27 +54,9 @@ class Train(ABC):
         return Training(self).run()
 
     @classmethod
-    def chosen(cls, arguments: Sequence[str]) -> type[Self]:
+    def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag or the settings file names."""
-        named = [
-            word.partition("=")[2] or after
-            for word, after in zip(arguments, [*arguments[1:], ""], strict=True)
-            if word == "--task" or word.startswith("--task=")
-        ]
-        file = arguments[0] if arguments and arguments[0].endswith((".yaml", ".yml")) else None
-        entries = read_settings(file) if file and not named else {}
-        return of_task(named[-1] if named else entries.get("task", "translation"))  # type: ignore[return-value]
-
-
-def of_task(task: Any) -> type[Train]:
-    """The settings of a task."""
-    if task not in TASKS:
-        raise BadInput(
-            f"task = {task}: it must be one of {', '.join(TASKS)}; the nearest is {nearest(str(task), TASKS)}."
-        )
-    module, _, name = TASKS[task].partition(":")
-    settings: type[Train] = getattr(import_module(module), name)
-    return settings
+        return verb_of("Train", task_of(arguments))
 
 
 def _entry(run: Run) -> dict[str, Any]:

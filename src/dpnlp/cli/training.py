@@ -23,6 +23,7 @@ from dpnlp.runs.folder import Run
 if TYPE_CHECKING:
     import numpy as np
 
+    from dpnlp.cli.sections import Files
     from dpnlp.cli.train import Train
     from dpnlp.data.cache import Examples
     from dpnlp.data.records import Records
@@ -79,6 +80,15 @@ def kept_apart(
                 "one, or keep a share of it apart by --data.held-out."
             )
     return {name: list(records) for name, records in others.items() if records}
+
+
+def scored_on(data: "Files") -> list[Any]:
+    """What a model is scored on where nothing is trained: the test data, else the validation data."""
+    splits = data.splits()
+    records = splits.test or splits.validation
+    if records is None:
+        raise BadInput("data.test is not given: name the file to score the model on, or a corpus.")
+    return list(records)
 
 
 def whose(examples: "Examples", unit: str) -> "np.ndarray[Any, Any] | None":

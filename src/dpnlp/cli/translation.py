@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, option
-from dpnlp.cli.sections import Privacy
+from dpnlp.cli.evaluate import Evaluate
+from dpnlp.cli.sections import Privacy, changed
 from dpnlp.cli.start import Start, located
 from dpnlp.cli.train import Train
-from dpnlp.cli.training import Job, Scored, kept_apart, whose
+from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
 from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts
 from dpnlp.runs.folder import Run
 
@@ -84,6 +85,28 @@ class TranslationJob(Job):
         save(self.task.of(model).pretrained, folder, merge=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluateTranslation(Evaluate):
+    """Score a model on texts that it has not learned from: it answers by itself, and what it says is compared with what
+    is right. A run is scored on its own test texts unless others are given. What is described here is translation; for
+    a model that is no run of dpnlp --task names other things."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp evaluate runs/first",
+        "dpnlp evaluate google/mt5-small --data.test pairs.jsonl --data.source de --data.target en --json",
+    )
+
+    task: str = option("translation", help="What it has learned: translation, classification, tagging or answering")
+    data: Data = option(Data(), help="texts")
+    scoring: Scoring = option(Scoring(), help="scoring")
+
+    def scored(self) -> tuple[int, Scored]:
+        task, data = opened(self.model, self.data, self.computes)
+        pairs = scored_on(data)
+        found = task.score(pairs, self.scoring.of(task.longest))
+        return len(pairs), Scored(self.scoring.scores(found), found.lines())
+
+
 def started(model: Model, privacy: Privacy, training: "Pairs") -> tuple["Pretrained", Start]:
     """The model that the settings ask for, with what belongs to it, ready to be trained."""
     from dpnlp.models.freezing import trained
@@ -112,7 +135,7 @@ def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data
     from dpnlp.tasks.translation import Translation
 
     folder, run = located(model)
-    data = (from_dict(Data, run.config["data"]) if run else Data()).but(given)
+    data = changed(from_dict(Data, run.config["data"]) if run else Data(), given)
     pretrained = load(folder, computes=computes, dropout=0.0)
     return Translation(pretrained, data.longest, data.prefix, data.languages), data
 

@@ -1,6 +1,6 @@
 """The settings that are those of translation: which texts, which model, how translations are written and scored."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpnlp.checks import BadInput
@@ -41,12 +41,6 @@ class Data(sections.Files, Texts):
     target: str = option("target", help="The column of its translation; for multi30k, its language")
     most_words: int | None = option(None, help="Leave out pairs with more words than this on a side, or with none")
     ratio: float | None = option(None, help="Leave out pairs with so many times more words on one side, or with none")
-
-    def but(self, given: Texts) -> "Data":
-        """The same but for what is given, that is, for what is not as it would be by itself."""
-        changed = {item.name: getattr(given, item.name) for item in fields(given)}
-        usual = {item.name: item.default for item in fields(given)}
-        return replace(self, **{name: value for name, value in changed.items() if value != usual[name]})
 
     def _opened(self) -> "Corpus[Any]":
         from dpnlp.data.pairs import kept

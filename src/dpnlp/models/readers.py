@@ -1,15 +1,15 @@
 """Models that read a text and label it: as a whole, token by token, or by where an answer starts and ends.
 
 A reader is an encoder (BERT, or word vectors), for some strategies a bidirectional LSTM on its states, and a linear
-layer. The strategies are those of the thesis and adapters (LoRA) besides:
+layer. The strategies are the five of Senge et al. 2022 (arXiv 2112.08159), and adapters (LoRA):
 
-    strategy     reads with            trains                                      runs once
-    bilstm       word vectors, LSTM    the LSTM, the head, vectors not pre-trained nothing
-    tr-no-lstm   BERT, LSTM            the LSTM and the head                       all of BERT
-    tr-no        BERT                  the head                                    all of BERT
-    tr-last2     BERT                  the last two layers, the pooler, the head   the layers below
-    tr-all       BERT                  all but the input embeddings and their norm nothing
-    lora         BERT                  adapters, the pooler and the head           nothing
+    strategy     reads with           trains                                        runs once
+    bilstm       word vectors, LSTM   LSTM, head, and vectors not pre-trained       nothing
+    tr-no-lstm   BERT, LSTM           LSTM, head                                    all of BERT
+    tr-no        BERT                 head                                          all of BERT
+    tr-last2     BERT                 the last two layers, pooler, head             the layers below
+    tr-all       BERT                 all but the input embeddings and their norm   nothing
+    lora         BERT                 adapters, pooler, head                        nothing
 
 A whole text is, with an LSTM, the mean of its tokens' states; without one the pooled state of its first token, as in
 BERT. The pooler counts as part of BERT where it is pre-trained, so that tr-no freezes it, and else as part of the head.
@@ -223,7 +223,4 @@ def _refuse_other_encoders(encoder: BERT | WordVectors, strategy: Strategy) -> N
         wants, has = ("word vectors", "a BERT") if strategy is Strategy.BILSTM else ("a BERT", "word vectors")
         raise BadInput(f"strategy = {strategy}: it reads with {wants}, and the encoder is {has}; choose another one.")
     if strategy is Strategy.TR_LAST2 and len(encoder.layers) < 2:
-        raise BadInput(
-            f"strategy = {strategy}: the encoder has {len(encoder.layers)} layers, which must be at least 2; choose "
-            f"{Strategy.TR_ALL}."
-        )
+        raise BadInput(f"strategy = {strategy}: the encoder has 1 layer, and must have at least 2; choose tr-all.")

@@ -47,7 +47,7 @@ def save_encoder(encoder: Encoder, folder: str | Path, *, merge: bool = False, s
     with written(
         folder,
         encoder.model,
-        ENCODERS[encoder.config.model_type],
+        ENCODERS[encoder.config.model_type].names(encoder.model.config),
         encoder.config,
         encoder.tokenizer,
         merge=merge,

@@ -153,7 +153,7 @@ def save(pretrained: Pretrained, folder: str | Path, *, merge: bool = False, sha
     with written(
         folder,
         model,
-        FAMILIES[config.model_type],
+        FAMILIES[config.model_type].names(model.config),
         config,
         pretrained.tokenizer,
         merge=merge,

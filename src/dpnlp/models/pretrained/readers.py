@@ -17,7 +17,7 @@ from dpnlp.models.lora import adapt
 from dpnlp.models.pretrained import lstm_readers
 from dpnlp.models.pretrained.encoder_families import ENCODERS
 from dpnlp.models.pretrained.encoders import load_encoder
-from dpnlp.models.pretrained.families import Family, linear_names
+from dpnlp.models.pretrained.families import linear_names
 from dpnlp.models.pretrained.opening import fill, found, kind_of, refuse_other_weights, variables
 from dpnlp.models.pretrained.weights import Checkpoint, Tensor, weight_files
 from dpnlp.models.pretrained.writing import written
@@ -136,7 +136,7 @@ def word_reader(
     if len(tokenizer) > entrance.config.vocabulary:
         rows = entrance.config.vocabulary
         raise BadInput(f"tokenizer: it has {len(tokenizer)} tokens, and there are {rows} vectors; give one for each.")
-    labels = _agreed("word vectors", head, labels, None)
+    labels = _agreed("word vectors", Head(head), labels, None)
     config = Config(head, len(labels), Strategy.BILSTM, hidden, dropout=dropout)
     return PretrainedReader(Reader(entrance, config, rngs=nnx.Rngs(seed)), labels, None, tokenizer, "word vectors")
 
@@ -156,8 +156,7 @@ def save_reader(
     if model.config.head is not Head.SPANS:
         changes["id2label"] = dict(enumerate(reader.labels))
         changes["label2id"] = {label: place for place, label in enumerate(reader.labels)}
-    family = Family(ENCODERS[theirs.model_type].config, Reader, lambda _: names)
-    with written(folder, model, family, theirs, reader.tokenizer, merge=merge, shard_bytes=shard_bytes, **changes):
+    with written(folder, model, names, theirs, reader.tokenizer, merge=merge, shard_bytes=shard_bytes, **changes):
         pass
 
 
@@ -171,6 +170,8 @@ def _top_names(model: Reader, top: _Top) -> dict[str, Tensor]:
 def _put_on_top(model: Reader, kind: str, folder: Path, dtype: str) -> None:
     """Fills the head of a reader, and its pooler if that is not the encoder's."""
     top = _TOPS[kind]
+    if model.fresh_pooler and top.pooler.startswith(top.prefix):
+        raise BadInput(f"{folder}: the tensor {top.pooler}.weight is missing; take the folder as it was saved.")
     names = {name: tensor for name, tensor in _top_names(model, top).items() if not tensor.name.startswith(top.prefix)}
     checkpoint = Checkpoint(weight_files(folder, folder, "AutoModel"), without=(f"{top.prefix}*",))
     refuse_other_weights(folder, checkpoint, names, model)

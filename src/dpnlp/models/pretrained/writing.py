@@ -1,7 +1,7 @@
 """A model is written as a folder that transformers opens, with its adapters folded into the weights on request."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from flax import nnx
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.models.lora import LoRA, adapted
-from dpnlp.models.pretrained.families import Family
 from dpnlp.models.pretrained.opening import variables
 from dpnlp.models.pretrained.weights import Tensor, new_folder, write
 
@@ -21,8 +20,8 @@ from dpnlp.models.pretrained.weights import Tensor, new_folder, write
 @contextmanager
 def written(
     folder: str | Path,
-    model: Any,  # one of ours, with its config
-    family: Family[Any],
+    model: nnx.Module,
+    names: Mapping[str, Tensor],
     config: Any,
     tokenizer: Any | None,
     *,
@@ -32,11 +31,12 @@ def written(
 ) -> Iterator[Path]:
     """A folder with the model in it, open for more files; then it is there, all of it or nothing.
 
-    `changes` are fields of the config that are written in place of its own.
+    `names` has each parameter by its path in the model, joined by dots. `changes` are fields of the config that are
+    written in place of its own.
     """
     shard_bytes = checks.count("shard_bytes", shard_bytes)
     config = copy.deepcopy(config)
-    tensors = _tensors(model, family.names(model.config), config.model_type, merge)
+    tensors = _tensors(model, names, config.model_type, merge)
     config.dtype = str(jnp.result_type(*(value.dtype for value, _ in tensors.values())))
     for name, value in changes.items():
         setattr(config, name, value)
@@ -48,7 +48,7 @@ def written(
         write(tensors, whole, shard_bytes)
 
 
-def _tensors(model: nnx.Module, names: dict[str, Tensor], kind: str, merge: bool) -> dict[str, tuple[Any, bool]]:
+def _tensors(model: nnx.Module, names: Mapping[str, Tensor], kind: str, merge: bool) -> dict[str, tuple[Any, bool]]:
     """What is saved, by their name: the value, and whether it is transposed."""
     values: dict[str, Any] = {name: variable[...] for name, variable in variables(model).items()}
     layers = adapted(model)

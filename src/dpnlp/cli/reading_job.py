@@ -1,0 +1,125 @@
+"""What a reading task trains on what, and models of such tasks to be used."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import from_dict
+from dpnlp.cli.reading_settings import Data, Questions, Sentences, Texts
+from dpnlp.cli.start import Start, located
+from dpnlp.cli.training import Job, Scored, kept_apart, whose
+from dpnlp.guarantee import Exposure
+from dpnlp.runs.folder import Run
+
+if TYPE_CHECKING:
+    from dpnlp.cli.reading import TrainReading
+    from dpnlp.models.pretrained import PretrainedReader
+    from dpnlp.tasks.reading import Reading
+
+HEADS = {"classification": "sequences", "tagging": "tokens", "answering": "spans"}
+"""What is labelled in each task."""
+
+
+def opened(model: str, task: str, computes: str, longest: int | None) -> "Reading[Any]":
+    """A model to be used, and how texts are put to it: as in its run, where it is one of ours."""
+    from dpnlp.models.pretrained import load_reader
+    from dpnlp.models.readers import Head
+
+    folder, run = located(model)
+    settings: type[Data] = {"classification": Texts, "tagging": Sentences, "answering": Questions}[task]
+    data = from_dict(settings, run.config["data"]) if run else settings()
+    reader = load_reader(folder, Head(HEADS[task]), computes=computes, dropout=0.0)
+    if reader.tokenizer is None:
+        raise BadInput(f"MODEL = {model}: it has no tokenizer, to read texts with; add its files.")
+    data = data if longest is None else replace(data, longest=longest)
+    return data.task(reader.model, reader.tokenizer, reader.labels)
+
+
+class ReadingJob(Job):
+    """A reader and what it learns from."""
+
+    def __init__(self, asked: "TrainReading") -> None:
+        from dpnlp.tasks.features import features
+
+        self.asked = asked
+        splits = asked.data.splits()
+        if splits.train is None:
+            raise BadInput("data.train is not given: name the file to learn from, or a corpus.")
+        self.train = splits.train
+        others = {"validation": splits.validation, "test": splits.test}
+        self.held_out = kept_apart(self.train, others, bool(asked.data.held_out))
+        known = asked.data.labels or splits.labels
+        labels = known or self._occurring()
+        if not known and labels and asked.privacy.is_private:
+            self.exposures = (Exposure.CLASSES,)
+        self.reader, earlier = self._reader(labels)
+        self.starts_knowing = bool(earlier) or asked.model.public_start
+        self.start = Start(self.reader.model, self.reader.model.trained(), earlier)
+        self.task = asked.data.task(self.reader.model, self.reader.tokenizer, self.reader.labels)
+        examples = self.task.dataset(self.train, asked.data.kept_in)
+        self.owners = whose(examples, asked.privacy.unit)
+        once = self.reader.model.frozen_layers
+        self.dataset = features(self.reader.model, examples, asked.data.kept_in) if once else examples
+
+    def _occurring(self) -> tuple[str, ...]:
+        from dpnlp.data.records import labels_of
+
+        return () if self.asked.task == "answering" else labels_of(self.train)
+
+    def _reader(self, labels: Sequence[str]) -> tuple["PretrainedReader", tuple[Run, ...]]:
+        from dpnlp.models.pretrained import load_reader
+        from dpnlp.models.readers import Head, Strategy
+
+        model, seed = self.asked.model, self.asked.privacy.seed or 0
+        head, strategy = Head(HEADS[self.asked.task]), Strategy(model.strategy)
+        folder, run = located(model.start)
+        if strategy is Strategy.BILSTM and run is None:
+            return self._on_word_vectors(head, labels, seed), ()
+        reader = load_reader(
+            folder,
+            head,
+            labels=labels or None,
+            strategy=strategy,
+            hidden=model.hidden,
+            rank=model.rank,
+            computes=model.computes,
+            dropout=model.dropout,
+            seed=seed,
+        )
+        if reader.tokenizer is None:
+            raise BadInput(f"model.start = {model.start}: it has no tokenizer, to read texts with; add its files.")
+        if model.shares:
+            reader.model.start_from(model.shares)
+        return reader, (run,) if run is not None and not model.public_start else ()
+
+    def _on_word_vectors(self, head: Any, labels: Sequence[str], seed: int) -> "PretrainedReader":
+        from dpnlp.models.pretrained import word_reader
+        from dpnlp.models.word_vectors import read_vectors
+
+        vectors, model = read_vectors(self.asked.model.start), self.asked.model
+        return word_reader(
+            vectors.entrance(dtype=model.computes),
+            vectors.tokenizer(),
+            head,
+            labels,
+            hidden=model.hidden,
+            dropout=model.dropout or 0.0,
+            seed=seed,
+        )
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return self.task.loss(model, batch)
+
+    def scored(self, model: Any, records: Sequence[Any]) -> Scored:
+        found = self.task.of(model).score(records, self.asked.scoring.batch)
+        return Scored(found.scores(), found.lines(), found.details())
+
+    def brief(self, model: Any, records: Sequence[Any]) -> dict[str, float]:
+        return {name: score.value for name, score in self.scored(model, records).scores.items()}
+
+    def save(self, model: Any, folder: Path) -> None:
+        from dpnlp.models.pretrained import save_reader
+
+        save_reader(replace(self.reader, model=model), folder, merge=True)

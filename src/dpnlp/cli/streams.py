@@ -1,0 +1,41 @@
+"""Lines that come in and go out: from and to files, or standard input and output."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from dpnlp.checks import BadInput
+
+
+@contextmanager
+def texts(path: Path | None) -> Iterator[Iterator[str]]:
+    """The lines of a file, or of standard input."""
+    if path is not None and not path.is_file():
+        raise BadInput(f"INPUT = {path}: there is no such file; give one with a text on each line.")
+    try:
+        if path is None:
+            yield iter(sys.stdin)
+        else:
+            with path.open(encoding="utf-8") as file:
+                yield file
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{path or 'standard input'}: it is not valid UTF-8 ({error.reason}); convert it first."
+        ) from None
+
+
+@contextmanager
+def written(path: Path | None) -> Iterator[TextIO]:
+    """A file to write to, or standard output."""
+    if path is None:
+        yield sys.stdout
+    else:
+        try:
+            with path.open("w", encoding="utf-8") as file:
+                yield file
+        except OSError as error:
+            raise BadInput(
+                f"--output = {path}: it cannot be written ({error.strerror}); choose another place."
+            ) from None
