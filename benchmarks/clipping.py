@@ -1,7 +1,7 @@
 """One private gradient: dpnlp's book-keeping, vmap, jax-privacy, and Opacus on Hugging Face's models, on one shape.
 
-python -m benchmarks.clipping --preset tiny [--batch B] [--length T] [--dtype float32] [--repeats n]
-    [--only book-keeping,vmap] [--no-peers] [--check] [--json]
+python -m benchmarks.clipping --preset tiny [--batch B] [--length T] [--dtype float32] [--strategy tr-last2]
+    [--repeats n] [--only book-keeping,vmap] [--no-peers] [--check] [--json]
 
 A step is forward, backward, clipping and the sum; no noise and no optimizer. Ratios are to the non-private step of the
 same kind. The PyTorch variants run first and give the device back. Memory is what XLA says that a compiled step needs,
@@ -31,7 +31,8 @@ NON_PRIVATE = "non-private"
 
 def jax_variants(preset: Preset) -> tuple[dict[str, Callable[..., Parameters]], Any]:
     """Each way to a gradient as a function of (weights, batch), and its arguments."""
-    parts = apart(networks.build(preset))
+    model = networks.build(preset)
+    parts = apart(model, networks.trains(preset, model))
     batch = jax.tree.map(jnp.asarray, networks.batch(preset))
 
     def loss(weights: Parameters, batch: Any) -> jax.Array:
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--preset", choices=networks.PRESETS, default="tiny")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--length", type=int)
+    parser.add_argument("--strategy", choices=("tr-all", "tr-last2", "tr-no"), help="which part of a BERT is trained")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"])
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--only", type=lambda text: text.split(","), help="variants, by name, with commas between them")
@@ -105,7 +107,8 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare the sums instead of the times")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    changed = {name: getattr(arguments, name) for name in ("batch", "length", "dtype") if getattr(arguments, name)}
+    fields = ("batch", "length", "dtype", "strategy")
+    changed = {name: getattr(arguments, name) for name in fields if getattr(arguments, name)}
     preset = dataclasses.replace(networks.PRESETS[arguments.preset], **changed)
     warnings.simplefilter("ignore")  # the peers'
     peers, missing = _peers() if arguments.peers else (None, "")

@@ -1,16 +1,16 @@
-"""What the clipping benchmark trains: dpnlp's T5, and a classifier on its BERT, with random weights."""
+"""What the benchmarks train: dpnlp's T5, and a classifier on its BERT, with random weights."""
 
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import transformers
 from flax import nnx
 
 from dpnlp.bookkeeping import Array
 from dpnlp.models import bert, cross_entropy, t5
-from dpnlp.models.layers import Linear
+from dpnlp.models.freezing import Filter
+from dpnlp.models.readers import Config, Head, Reader, Strategy
+from dpnlp.tasks import reading
 
 CLIP_NORM = 1.0
 
@@ -31,6 +31,7 @@ class Preset:
     dtype: str
     gated: bool = False
     tied: bool = False
+    strategy: str = ""  # which part of a BERT is trained; without one all of it
 
 
 PRESETS = {
@@ -39,13 +40,34 @@ PRESETS = {
     "t5-small": Preset("t5", 512, 8, 64, 2048, 6, 32_128, 64, 64, "bfloat16", tied=True),
     "mt5-small": Preset("t5", 512, 6, 64, 1024, 8, 250_112, 64, 64, "bfloat16", gated=True),
     "t5-base": Preset("t5", 768, 12, 64, 3072, 12, 32_128, 64, 128, "bfloat16", tied=True),
+    "minilm": Preset("bert", 384, 12, 32, 1536, 6, 30_522, 64, 128, "bfloat16", strategy="tr-all"),
     "bert-base": Preset("bert", 768, 12, 64, 3072, 12, 30_522, 32, 128, "bfloat16"),
 }
 
 
 def build(preset: Preset) -> nnx.Module:
     """The network of a preset, with random weights."""
-    return Classifier(preset, rngs=nnx.Rngs(0)) if preset.family == "bert" else t5.T5(config(preset), rngs=nnx.Rngs(0))
+    return reader(preset) if preset.family == "bert" else t5.T5(config(preset), rngs=nnx.Rngs(0))
+
+
+def trains(preset: Preset, model: nnx.Module) -> Filter:
+    """Which of its parameters are trained."""
+    return model.trained() if preset.strategy else nnx.Param  # type: ignore[attr-defined]
+
+
+def reader(preset: Preset) -> Reader:
+    """A BERT with two labels on its pooled state."""
+    shape = bert.Config(
+        vocabulary=preset.vocabulary,
+        width=preset.width,
+        layers=preset.layers,
+        heads=preset.heads,
+        hidden=preset.hidden,
+        positions=512,
+        dtype=preset.dtype,
+    )
+    strategy = Strategy(preset.strategy or "tr-all")
+    return Reader(bert.BERT(shape, rngs=nnx.Rngs(0)), Config(Head.SEQUENCES, 2, strategy), rngs=nnx.Rngs(1))
 
 
 def config(preset: Preset) -> t5.Config:
@@ -93,7 +115,7 @@ def batch(preset: Preset) -> dict[str, np.ndarray]:
 
     ids, mask = tokens()
     if preset.family == "bert":
-        return {"ids": ids, "mask": mask, "labels": rng.integers(0, 2, preset.batch, np.int32)}
+        return {"ids": ids, "mask": mask, "label": rng.integers(0, 2, preset.batch, np.int32)}
     return pairs(ids, mask, *tokens())
 
 
@@ -107,26 +129,4 @@ def losses(model: nnx.Module, batch: dict[str, Array]) -> Array:
     """Cross-entropy of each example [batch], over the example's own tokens where it has several."""
     if "targets" in batch:
         return cross_entropy.losses(model, batch)
-    logits = model(batch).astype(jnp.float32)  # type: ignore[operator]
-    chosen = jnp.where(batch["labels"][:, None] == jnp.arange(logits.shape[1]), logits, 0)
-    return jax.nn.logsumexp(logits, axis=1) - jnp.sum(chosen, axis=1)
-
-
-class Classifier(nnx.Module):
-    """BERT with two labels on its pooled state."""
-
-    def __init__(self, preset: Preset, rngs: nnx.Rngs) -> None:
-        shape = bert.Config(
-            vocabulary=preset.vocabulary,
-            width=preset.width,
-            layers=preset.layers,
-            heads=preset.heads,
-            hidden=preset.hidden,
-            positions=512,
-            dtype=preset.dtype,
-        )
-        self.bert = bert.BERT(shape, rngs=rngs)
-        self.head = Linear(preset.width, 2, rngs=rngs)
-
-    def __call__(self, batch: dict[str, Array]) -> Array:  # [batch, labels]
-        return self.head(self.bert.pooled(self.bert(batch["ids"], batch["mask"])))
+    return reading.cross_entropy(model(batch), batch["label"])  # type: ignore[operator]

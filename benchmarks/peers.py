@@ -96,7 +96,7 @@ def build(preset: Preset) -> Peer:
         )
         # One row of positions for each example: Opacus takes the first axis of everything for the batch.
         inputs["position_ids"] = torch.arange(preset.length, device=DEVICE).repeat(preset.batch, 1)
-        return Peer(model.to(DEVICE).train(), inputs, batch["labels"].long(), None, dtype)
+        return Peer(model.to(DEVICE).train(), inputs, batch["label"].long(), None, dtype)
     model = t5(preset)
     targets, target_mask = batch["targets"].long(), batch["target_mask"]
     inputs |= {"decoder_input_ids": batch["inputs"].long(), "use_cache": False}

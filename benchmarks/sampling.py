@@ -1,6 +1,7 @@
 """What an example costs end to end, privately and not, with Poisson and with shuffled lots, and what drawing costs.
 
-python -m benchmarks.sampling [--preset micro] [--lot 256] [--batch 32] [--rounds 3] [--no-growth] [--json]
+python -m benchmarks.sampling [--preset micro] [--strategy tr-last2] [--lot 256] [--batch 32] [--rounds 3]
+    [--no-growth] [--json]
 
 End to end is `dpnlp.training.loop.train` on texts of all lengths, with its prefetching, padding, noise and Adam. Only
 the second half of a run is timed, when all shapes are compiled. The ways take turns.
@@ -44,12 +45,14 @@ def plan(way: str, lot: int) -> Plan:
 
 
 def texts(preset: Preset) -> Arrays:
-    """Random pairs of texts with 1 to 32 tokens, most of them short."""
+    """Random texts, or pairs of them, with 1 to 32 tokens, most of them short."""
     rng = np.random.default_rng(0)
     lengths = np.minimum(1 + rng.geometric(0.1, RECORDS), LENGTHS[-1])
     shape = (RECORDS, LENGTHS[-1])
     mask = np.arange(LENGTHS[-1]) < lengths[:, None]
     ids, targets = (rng.integers(2, preset.vocabulary, shape, np.int32) for _ in range(2))
+    if preset.family == "bert":
+        return Arrays({"ids": ids, "mask": mask, "label": rng.integers(0, 2, RECORDS, np.int32)}, lengths)
     return Arrays(networks.pairs(ids, mask, targets, mask), lengths)
 
 
@@ -61,9 +64,18 @@ def run(way: str, preset: Preset, lot: int, data: Arrays, seed: int) -> tuple[fl
         times.append(time.perf_counter())
         return {}
 
+    model = networks.build(preset)
     options = Options(preset.batch, LENGTHS, evaluate_every=STEPS // 2)
     outcome = train(
-        networks.build(preset), networks.losses, data, planned, optax.adam(1e-4), options, secret=secret, evaluate=now
+        model,
+        networks.losses,
+        data,
+        planned,
+        optax.adam(1e-4),
+        options,
+        trains=networks.trains(preset, model),
+        secret=secret,
+        evaluate=now,
     )
     lots = Lots(planned.schedule, secret)
     examples = sum(len(lots.draw(step)) for step in range(STEPS // 2, STEPS))
@@ -127,8 +139,8 @@ def growth() -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [name for name, preset in networks.PRESETS.items() if preset.family == "t5"]
-    parser.add_argument("--preset", choices=names, default="micro")
+    parser.add_argument("--preset", choices=networks.PRESETS, default="micro")
+    parser.add_argument("--strategy", choices=("tr-all", "tr-last2"), help="which part of a BERT is trained")
     parser.add_argument("--lot", type=int, default=256)
     parser.add_argument("--batch", type=int, default=32, help="examples on the device at once")
     parser.add_argument("--rounds", type=int, default=3)
@@ -136,6 +148,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     preset = dataclasses.replace(networks.PRESETS[arguments.preset], batch=arguments.batch)
+    if arguments.strategy:
+        preset = dataclasses.replace(preset, strategy=arguments.strategy)
     whole = end_to_end(preset, arguments.lot, arguments.rounds)
     rows = growth() if arguments.growth else []
     if arguments.json:

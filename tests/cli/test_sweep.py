@@ -60,6 +60,14 @@ def test_the_settings_may_be_in_a_file_of_their_own(tmp_path):
     assert next(planned(file, Path("runs"))).data.longest == 16
 
 
+def test_a_grid_may_start_from_several_files(tmp_path):
+    for name in ("small", "large"):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(SETTINGS))
+    file = grid(tmp_path / "g.yaml", settings=["small.yaml", "large.yaml"], grid={"privacy.epsilon": [1]}, seeds=[0])
+    names = [run.name for run in planned(file, Path("runs"))]
+    assert names == ["small-epsilon_1-seed_0", "large-epsilon_1-seed_0"]
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

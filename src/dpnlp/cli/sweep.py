@@ -25,7 +25,7 @@ from dpnlp.runs.folder import Run
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """Train every combination of some settings, one run after the other or several at once, and compare them in a
-    table and a plot. The file holds under `settings` those of a run, or the name of a file that has them, under `grid`
+    table and a plot. The file holds under `settings` those of a run, or the names of files that have them, under `grid`
     lists of values by dotted name, and `seeds`. What is finished is not made again; what was stopped goes on. Every
     run is charged to the ledger, so that its sum also covers choosing the best of them."""
 
@@ -37,7 +37,7 @@ class Sweep:
     file: Path = option(help="The YAML file of the grid", positional=True)
     runs: Path | None = option(None, help="The folder of the runs; by default runs/ and the name of the file")
     at_once: int = option(1, help="How many runs to make at the same time")
-    plot: Path | None = option(None, help="Draw BLEU over ε into this file")
+    plot: Path | None = option(None, help="Draw the scores over ε into this file")
     dry_run: bool = option(False, help="Only say which runs there are")
     json: bool = option(False, help="Print one JSON object instead of a table", group="output")
 
@@ -68,17 +68,27 @@ def planned(file: Path, folder: Path) -> Iterator[Train]:
     for key in asked:
         if key not in known:
             raise BadInput(f"{key} in {file}: unknown key; the nearest known one is {nearest(str(key), known)}.")
-    settings, grid, seeds = asked.get("settings") or {}, asked.get("grid") or {}, asked.get("seeds") or [None]
-    if isinstance(settings, str):
-        settings = read_settings(str(file.parent / settings))
+    grid, seeds = asked.get("grid") or {}, asked.get("seeds") or [None]
     for name, values in (*grid.items(), ("seeds", seeds)):
         if not isinstance(values, list) or not values:
             raise BadInput(f"{name} in {file}: it must be a list of values; write [a, b].")
-    for values in itertools.product(*grid.values(), seeds):
-        chosen = dict(zip((*grid, "privacy.seed"), values, strict=True))
-        named = "-".join(_word(name, value) for name, value in chosen.items() if value is not None)
-        whole = {**_nested(settings, chosen), "name": named or "run"}
-        yield replace(from_dict(verb_of("Train", str(whole.get("task", USUAL))), whole), runs=folder)
+    for start, settings in _starts(file, asked.get("settings") or {}):
+        for values in itertools.product(*grid.values(), seeds):
+            chosen = dict(zip((*grid, "privacy.seed"), values, strict=True))
+            words = (_word(name, value) for name, value in chosen.items() if value is not None)
+            whole = {**_nested(settings, chosen), "name": "-".join(filter(None, (start, *words))) or "run"}
+            yield replace(from_dict(verb_of("Train", str(whole.get("task", USUAL))), whole), runs=folder)
+
+
+def _starts(file: Path, settings: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """The settings that the grid starts from, and what tells them apart where there are several."""
+    if isinstance(settings, list):
+        for name in settings:
+            yield Path(str(name)).stem, read_settings(str(file.parent / str(name)))
+    elif isinstance(settings, str):
+        yield "", read_settings(str(file.parent / settings))
+    else:
+        yield "", settings
 
 
 def _nested(settings: Mapping[Any, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
