@@ -60,7 +60,15 @@ def main():
     pairs, unseen = pairs[:SENTENCES], pairs[SENTENCES:]
     tokenizer = learned([text for pair in pairs for text in pair[:2]] + [CHARACTERS], VOCABULARY)
     pretrained = from_scratch(
-        tokenizer, width=96, layers=2, heads=4, hidden=256, dropout=0.0, computes="float32", seed=0
+        tokenizer,
+        width=96,
+        layers=2,
+        heads=4,
+        hidden=256,
+        dropout=0.0,
+        computes="float32",
+        seed=0,
+        architecture="t5",
     )
     pretrained.generation.max_new_tokens = LONGEST
     task = Translation(pretrained, longest=LONGEST)

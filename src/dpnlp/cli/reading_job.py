@@ -47,6 +47,8 @@ class ReadingJob(Job):
         splits = asked.data.splits()
         if splits.train is None:
             raise BadInput("data.train is not given: name the file to learn from, or a corpus.")
+        if asked.learning.smoothing:
+            raise BadInput(f"learning.smoothing = {asked.learning.smoothing}: it is for translation; leave it out.")
         self.train = splits.train
         others = {"validation": splits.validation, "test": splits.test}
         self.held_out = kept_apart(self.train, others, bool(asked.data.held_out))
@@ -75,19 +77,20 @@ class ReadingJob(Job):
         model, seed = self.asked.model, self.asked.privacy.seed or 0
         head, strategy = Head(HEADS[self.asked.task]), Strategy(model.strategy)
         folder, run = located(model.start)
-        if strategy is Strategy.BILSTM and run is None:
-            return self._on_word_vectors(head, labels, seed), ()
-        reader = load_reader(
-            folder,
-            head,
-            labels=labels or None,
-            strategy=strategy,
-            hidden=model.hidden,
-            rank=model.rank,
-            computes=model.computes,
-            dropout=model.dropout,
-            seed=seed,
-        )
+        if strategy is Strategy.BILSTM and not Path(folder).is_dir():
+            reader = self._on_word_vectors(head, labels, seed)
+        else:
+            reader = load_reader(
+                folder,
+                head,
+                labels=labels or None,
+                strategy=strategy,
+                hidden=model.hidden,
+                rank=model.rank,
+                computes=model.computes,
+                dropout=model.dropout,
+                seed=seed,
+            )
         if reader.tokenizer is None:
             raise BadInput(f"model.start = {model.start}: it has no tokenizer, to read texts with; add its files.")
         if model.shares:

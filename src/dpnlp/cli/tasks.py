@@ -17,10 +17,9 @@ USUAL = "translation"
 
 def task_of(arguments: Sequence[str]) -> str:
     """The task that a flag names, else that of the settings file or the run that comes first."""
-    for word, after in zip(arguments, [*arguments[1:], ""], strict=True):
-        flag, _, value = word.partition("=")
-        if flag == "--task":
-            return value or after
+    pairs = [(*word.partition("="), after) for word, after in zip(arguments, [*arguments[1:], ""], strict=True)]
+    if named := [value or after for flag, _, value, after in pairs if flag == "--task"]:
+        return named[-1]  # as with every flag
     first = next((word for word in arguments if not word.startswith("-")), "")
     if first.endswith((".yaml", ".yml")):
         return str(read_settings(first).get("task", USUAL))

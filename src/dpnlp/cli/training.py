@@ -72,9 +72,11 @@ class Job(ABC):
 def kept_apart(
     train: "Records[Any]", others: "Mapping[str, Records[Any] | None]", divided: bool
 ) -> dict[str, list[Any]]:
-    """The records to score on, by split: none that is trained on, unless the file itself was `divided`."""
+    """The records to score on, by split: none that is trained on. A test split may be `divided` from the same file."""
+    private = {path.resolve() for path in train.files}
     for name, records in others.items():
-        if records and not divided and set(records.files) & set(train.files):
+        apart = divided and name == "test"
+        if records and not apart and private & {path.resolve() for path in records.files}:
             raise BadInput(
                 f"data.{name}: it is the file that is trained on, and what is in it would be written out; give another "
                 "one, or keep a share of it apart by --data.held-out."
@@ -94,7 +96,7 @@ def scored_on(data: "Files") -> list[Any]:
 def whose(examples: "Examples", unit: str) -> "np.ndarray[Any, Any] | None":
     """The owner of each example, where a record of the guarantee may consist of several examples."""
     if unit == "example":
-        return None if len(set(examples.records.tolist())) == len(examples) else examples.records
+        return examples.records
     if examples.owners is None:
         raise BadInput(f"privacy.unit = {unit}: nothing says whose each record is; name the column by --data.owner.")
     return examples.owners

@@ -165,6 +165,7 @@ def _from_scratch(model: Model, privacy: Privacy, training: "Pairs") -> "Pretrai
         dropout=0.0 if model.dropout is None else model.dropout,
         computes=model.computes,
         seed=privacy.seed or 0,
+        architecture=model.architecture,
     )
 
 

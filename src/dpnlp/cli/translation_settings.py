@@ -82,6 +82,7 @@ class Model:
     vocabulary: int = option(
         8000, help="For scratch without privacy: tokens of a vocabulary made of the training texts"
     )
+    architecture: Literal["marian", "t5"] = option("marian", help="For scratch: whose shape the model has")
     width: int = option(256, help="For scratch: the width of the model")
     layers: int = option(3, help="For scratch: layers of the encoder, and of the decoder")
     heads: int = option(4, help="For scratch: heads of attention")

@@ -1,18 +1,93 @@
-"""A T5 with random weights, as if it had been loaded: what a run from scratch starts with."""
+"""An encoder-decoder with random weights, as if it had been loaded: what a run from scratch starts with."""
 
 from typing import Any
 
 from flax import nnx
-from transformers import GenerationConfig, T5Config
+from transformers import GenerationConfig, MarianConfig, T5Config
 
-from dpnlp.models import t5
+from dpnlp.checks import BadInput
+from dpnlp.models import marian, t5
 from dpnlp.models.pretrained.folders import Pretrained
+from dpnlp.models.seq2seq import Seq2Seq
+
+ARCHITECTURES = ("marian", "t5")
+_POSITIONS = 1024
+"""The most tokens of a text that a fresh Marian reads."""
 
 
 def from_scratch(
-    tokenizer: Any, *, width: int, layers: int, heads: int, hidden: int, dropout: float, computes: str, seed: int
+    tokenizer: Any,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int,
+    dropout: float,
+    computes: str,
+    seed: int,
+    architecture: str = "marian",
 ) -> Pretrained:
-    """A T5 1.0 of this shape, for the tokens of this tokenizer."""
+    """A model of this shape, for the tokens of this tokenizer: the transformer of Marian, or a T5 1.0.
+
+    Marian's is that of Vaswani et al. (2017), and learns the faster of the two with Adam.
+    """
+    if architecture not in ARCHITECTURES:
+        raise BadInput(f"architecture = {architecture}: it must be one of {', '.join(ARCHITECTURES)}.")
+    shape: dict[str, Any] = {"width": width, "layers": layers, "heads": heads, "hidden": hidden, "dropout": dropout}
+    build = _marian if architecture == "marian" else _t5
+    model, theirs = build(tokenizer, computes, nnx.Rngs(seed), **shape)
+    return Pretrained(model, theirs, GenerationConfig.from_model_config(theirs), tokenizer)
+
+
+def _special(tokenizer: Any) -> dict[str, int]:
+    """The tokens that their configs name; texts start with the padding."""
+    return {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": tokenizer.pad_token_id,
+    }
+
+
+def _marian(
+    tokenizer: Any, computes: str, rngs: nnx.Rngs, *, width: int, layers: int, heads: int, hidden: int, dropout: float
+) -> tuple[Seq2Seq, Any]:
+    ours = marian.Config(
+        vocabulary=len(tokenizer),
+        width=width,
+        encoder_layers=layers,
+        encoder_heads=heads,
+        encoder_hidden=hidden,
+        decoder_layers=layers,
+        decoder_heads=heads,
+        decoder_hidden=hidden,
+        positions=_POSITIONS,
+        activation="relu",
+        dropout=dropout,
+        dtype=computes,
+    )
+    theirs = MarianConfig(
+        **_special(tokenizer),
+        d_model=width,
+        encoder_layers=layers,
+        encoder_attention_heads=heads,
+        encoder_ffn_dim=hidden,
+        decoder_layers=layers,
+        decoder_attention_heads=heads,
+        decoder_ffn_dim=hidden,
+        max_position_embeddings=_POSITIONS,
+        activation_function="relu",
+        dropout=dropout,
+        scale_embedding=True,
+        share_encoder_decoder_embeddings=True,
+        forced_eos_token_id=None,
+    )
+    return marian.Marian(ours, rngs=rngs), theirs
+
+
+def _t5(
+    tokenizer: Any, computes: str, rngs: nnx.Rngs, *, width: int, layers: int, heads: int, hidden: int, dropout: float
+) -> tuple[Seq2Seq, Any]:
     ours = t5.Config(
         vocabulary=len(tokenizer),
         width=width,
@@ -25,16 +100,12 @@ def from_scratch(
         dtype=computes,
     )
     theirs = T5Config(
-        vocab_size=ours.vocabulary,
-        d_model=ours.width,
+        **_special(tokenizer),
+        d_model=width,
         d_kv=ours.head_width,
-        d_ff=ours.hidden,
+        d_ff=hidden,
         num_layers=layers,
         num_heads=heads,
         dropout_rate=dropout,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=tokenizer.pad_token_id,
     )
-    model = t5.T5(ours, rngs=nnx.Rngs(seed))
-    return Pretrained(model, theirs, GenerationConfig.from_model_config(theirs), tokenizer)
+    return t5.T5(ours, rngs=rngs), theirs
