@@ -37,5 +37,5 @@ def test_another_seed_is_another_model():
 
 
 def test_an_unknown_architecture_is_one_sentence():
-    with pytest.raises(BadInput, match="architecture = gpt: it must be one of marian, t5."):
+    with pytest.raises(BadInput, match="architecture = gpt: it must be one of marian, t5"):
         from_scratch(tokenizer(), **SHAPE, seed=0, architecture="gpt")
