@@ -29,7 +29,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 # The tests compare with other implementations, PyTorch's among them, which takes a while to download.
 $(VENV)/peers: $(VENV)/installed
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,peers]'
+	$(BIN)/pip install --quiet --use-pep517 --constraint constraints.txt --editable '.[test,peers]'
 	touch $@
 
 clean:
