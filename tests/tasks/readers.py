@@ -87,8 +87,8 @@ def labelled(count, seed=0, pairs=False):
     rng = np.random.default_rng(seed)
     return [
         Labelled(
-            " ".join(words(rng, 3, 8)),
-            " ".join(words(rng, 2, 6)) if pairs else None,
+            " ".join(words(rng, 2, 6)),
+            " ".join(words(rng, 1, 4)) if pairs else None,
             str(rng.choice(LABELS)) if number >= len(LABELS) else LABELS[number],
             f"owner {number // 3}",
         )
@@ -114,7 +114,7 @@ def questions(count, seed=0, least=10, most=24):
         first = int(rng.integers(0, len(context) - 2))
         text, start = " ".join(context[first : first + 2]), len(" ".join([*context[:first], ""]))
         answers = () if number % 4 == 3 else (Answer(text, start),)
-        made.append(Question(f"q{number}", " ".join(words(rng, 2, 4)), " ".join(context), answers, None))
+        made.append(Question(f"q{number}", " ".join(words(rng, 1, 2)), " ".join(context), answers, None))
     return made
 
 

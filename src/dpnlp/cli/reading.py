@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import from_dict, option
+from dpnlp.cli.config import option
 from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.predict import Predict
-from dpnlp.cli.reading_job import ReadingJob, opened
+from dpnlp.cli.reading_job import ReadingJob, data_of, opened
 from dpnlp.cli.reading_settings import Data, Model, Questions, Scoring, Sentences, Texts
 from dpnlp.cli.sections import changed
 from dpnlp.cli.start import located
@@ -88,7 +88,7 @@ class EvaluateReading(Evaluate):
 
     def scored(self) -> tuple[int, Scored]:
         run = located(self.model)[1]
-        data = changed(from_dict(type(self.data), run.config["data"]) if run else self.data, self.data)
+        data = changed(data_of(run, self.task, type(self.data)) if run else self.data, self.data)
         task, records = opened(self.model, self.task, self.computes, data.longest), scored_on(data)
         found = task.score(records, self.scoring.batch)
         return len(records), Scored(found.scores(), found.lines(), found.details())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict
@@ -22,6 +22,16 @@ HEADS = {"classification": "sequences", "tagging": "tokens", "answering": "spans
 """What is labelled in each task."""
 
 
+D = TypeVar("D", bound=Data)
+
+
+def data_of(run: Run, task: str, settings: type[D]) -> D:
+    """How a run read its texts, if it learned this task."""
+    if (learned := run.config.get("task", "translation")) != task:
+        raise BadInput(f"task = {task}: the run in {run.path} has learned {learned}; leave --task out.")
+    return from_dict(settings, run.config["data"])
+
+
 def opened(model: str, task: str, computes: str, longest: int | None) -> "Reading[Any]":
     """A model to be used, and how texts are put to it: as in its run, where it is one of ours."""
     from dpnlp.models.pretrained import load_reader
@@ -29,7 +39,7 @@ def opened(model: str, task: str, computes: str, longest: int | None) -> "Readin
 
     folder, run = located(model)
     settings: type[Data] = {"classification": Texts, "tagging": Sentences, "answering": Questions}[task]
-    data = from_dict(settings, run.config["data"]) if run else settings()
+    data = data_of(run, task, settings) if run else settings()
     reader = load_reader(folder, Head(HEADS[task]), computes=computes, dropout=0.0)
     if reader.tokenizer is None:
         raise BadInput(f"MODEL = {model}: it has no tokenizer, to read texts with; add its files.")

@@ -80,13 +80,20 @@ class Files:
 
 
 F = TypeVar("F")
+_SOURCES = ("train", "validation", "test", "corpus", "folder", "held_out")
 
 
 def changed(settings: F, given: Any) -> F:
-    """The settings but for what is given, that is, for what is there not as it would be by itself."""
+    """The settings but for what is given, that is, for what is there not as it would be by itself.
+
+    Where other texts are given, none of the settings' own are left.
+    """
     usual = {item.name: item.default for item in fields(given)}
-    found = {name: getattr(given, name) for name in usual}
-    new: F = replace(settings, **{name: value for name, value in found.items() if value != usual[name]})  # type: ignore[type-var]
+    found = {name: value for name in usual if (value := getattr(given, name)) != usual[name]}
+    if found.keys() & {"test", "validation", "corpus"}:
+        sources = {item.name: item.default for item in fields(Files) if item.name in _SOURCES}
+        found = sources | found
+    new: F = replace(settings, **found)  # type: ignore[type-var]
     return new
 
 

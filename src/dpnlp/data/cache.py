@@ -98,7 +98,7 @@ class Examples:
     ragged: Mapping[str, Ragged]
     single: Mapping[str, NDArray[Any]]
     lengths: NDArray[Any]  # [examples], of the longest column that has a mask
-    records: NDArray[Any]  # [examples], which record each was made of
+    records: NDArray[Any] | None = None  # [examples], which record each was made of, where one may become several
     owners: NDArray[Any] | None = None  # [examples], whose it is, where that is known
     folder: Path | None = None
 
@@ -108,7 +108,7 @@ class Examples:
         ragged = {column.name: Ragged.of(numbers[column.name]) for column in columns if column.ragged}
         single = {column.name: np.asarray(numbers[column.name], np.int32) for column in columns if not column.ragged}
         lengths = _longest(columns, {name: column.lengths for name, column in ragged.items()})
-        records = np.asarray(numbers.get("record", range(len(lengths))), np.int32)
+        records = np.asarray(numbers["record"], np.int32) if "record" in numbers else None
         return cls(tuple(columns), ragged, single, lengths, records)
 
     @classmethod
@@ -117,13 +117,13 @@ class Examples:
         try:
             about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            raise _damaged(folder / _ABOUT) from None
+            raise damaged(folder / _ABOUT) from None
         examples, columns = about["examples"], tuple(Column(*column) for column in about["columns"])
 
         def mapped(name: str, dtype: str, size: int) -> NDArray[Any]:
             path = folder / name
             if not path.is_file() or path.stat().st_size != size * np.dtype(dtype).itemsize:
-                raise _damaged(path)
+                raise damaged(path)
             return np.asarray(np.memmap(path, dtype, "r", shape=(size,)))
 
         ragged, single = {}, {}
@@ -140,7 +140,7 @@ class Examples:
             ragged,
             single,
             mapped("lengths", "int32", examples),
-            mapped("records", "int32", examples),
+            mapped("records", "int32", examples) if about["several"] else None,
             mapped("owners", "int32", examples) if about["owners"] else None,
             folder,
         )
@@ -261,6 +261,7 @@ def _write(
             if column.ragged
         }
         lengths, of_record, codes = created("lengths"), created("records"), created("owners")
+        several = False
         for batch in _batches(records):
             made = numbers(batch)
             sizes = {name: file.add(made[name]) for name, file in ragged.items()}
@@ -268,16 +269,19 @@ def _write(
                 if not column.ragged:
                     files[column.name].write(np.asarray(made[column.name], np.int32).tobytes())
             lengths.write(_longest(columns, sizes).tobytes())
+            several = "record" in made
             place = np.asarray(made.get("record", range(len(batch))), np.int32)
             of_record.write((seen + place).astype(np.int32).tobytes())
             whose = np.array([owners.setdefault(record.owner, len(owners)) for record in batch], np.int32)
             codes.write(whose[place].tobytes())
             seen, examples = seen + len(batch), examples + len(place)
-        about = {"examples": examples, "largest": largest, "columns": list(columns), "owners": None not in owners}
+        about = {"examples": examples, "largest": largest, "columns": list(columns)}
+        about |= {"several": several, "owners": None not in owners}
         created(_ABOUT).write(json.dumps(about).encode())
 
 
-def _damaged(path: Path) -> BadInput:
+def damaged(path: Path) -> BadInput:
+    """What is said of a file in the cache that is not what was put there."""
     return BadInput(f"{path}: it is damaged or missing; delete its folder, which is then made again.")
 
 

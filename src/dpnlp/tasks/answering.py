@@ -15,6 +15,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from dpnlp import checks
+from dpnlp.checks import BadInput
 from dpnlp.data.cache import Column, Numbers
 from dpnlp.data.questions import Question
 from dpnlp.metrics.score import Score
@@ -36,7 +37,7 @@ class Answering(Reading[Question]):
     """A question and a text in, a part of the text out, or nothing where the text does not tell.
 
     No answer is place 0, that of the first token. `stride` tokens of a window are in the next one too; an answer has at
-    most `most` tokens.
+    most `most` tokens. A question of more than a quarter of a window is cut, to leave room for the text.
     """
 
     stride: int = 64
@@ -46,8 +47,12 @@ class Answering(Reading[Question]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.count("longest", self.longest, least=32)
         checks.count("most", self.most)
-        checks.count("stride", self.stride, least=0)
+        if checks.count("stride", self.stride, least=0) > self.longest // 2:
+            raise BadInput(
+                f"stride = {self.stride}: it must be at most half of longest = {self.longest}; take a smaller one."
+            )
 
     def numbers(self, records: Sequence[Question]) -> Numbers:
         windows = self._windows(records)
@@ -66,9 +71,8 @@ class Answering(Reading[Question]):
     def predict(self, records: Sequence[Question], batch: int = 32) -> list[str]:
         """The answer to each question, empty where none is more likely than that there is none."""
         windows = self._windows(records)
-        made = {"ids": windows["ids"], "types": windows["types"], "record": range(len(windows["ids"]))}
         best: dict[int, Found] = {}
-        for window, logits in self._answers(made, batch):
+        for window, logits in self._answers({name: windows[name] for name in ("ids", "types")}, batch):
             record, found = windows["record"][window], self._best(logits, windows["offsets"][window])
             before = best.get(record, found)
             none = min(before.none, found.none)  # A window without the answer says nothing about the others.
@@ -89,7 +93,7 @@ class Answering(Reading[Question]):
     def _windows(self, records: Sequence[Question]) -> dict[str, Any]:
         """Tokens, types and record of each window, and the characters of each token that is one of the context."""
         found = self.tokenizer(
-            [record.question.strip() for record in records],
+            self._questions(records),
             [record.context for record in records],
             truncation="only_second",
             max_length=self.longest,
@@ -108,6 +112,12 @@ class Answering(Reading[Question]):
             "record": found["overflow_to_sample_mapping"],
             "offsets": offsets,
         }
+
+    def _questions(self, records: Sequence[Question]) -> list[str]:
+        asked = [record.question.strip() for record in records]
+        options = {"truncation": True, "max_length": self.longest // 4, "add_special_tokens": False}
+        found = self.tokenizer(asked, return_offsets_mapping=True, **options)["offset_mapping"]
+        return [text[: places[-1][1]] if places else text for text, places in zip(asked, found, strict=True)]
 
     def _best(self, logits: NDArray[np.float32], offsets: Sequence[tuple[int, int] | None]) -> Found:
         """The best answer in a window: no longer than `most`, and inside the context."""

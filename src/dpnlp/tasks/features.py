@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
-from dpnlp.data.cache import Examples, Ragged, finished, sha256
+from dpnlp.data.cache import Examples, Ragged, damaged, finished, sha256
 from dpnlp.models.readers import Reader
 
 _BATCH = 64
@@ -53,7 +53,7 @@ def features(reader: Reader, examples: Examples, cache: Path) -> Features:
     def states() -> Iterator[tuple[int, NDArray[Any]]]:
         for start in range(0, len(order), _BATCH):
             rows = order[start : start + _BATCH]
-            batch = examples.batch(np.resize(rows, _BATCH), up(int(examples.lengths[rows[-1]])))
+            batch = examples.batch(np.resize(rows, _BATCH), up(examples.lengths, rows))
             for row, found in zip(rows, np.asarray(bottom(weights, batch)), strict=False):
                 yield int(row), found[: examples.lengths[row]]
 
@@ -61,26 +61,34 @@ def features(reader: Reader, examples: Examples, cache: Path) -> Features:
     lengths = np.ones(len(examples), np.int64) if alone else examples.lengths.astype(np.int64)
     offsets = np.append(0, np.cumsum(lengths))
     shape = (int(offsets[-1]), width)
+    size = shape[0] * width * dtype.itemsize
 
     def write(folder: Path) -> None:
         path = folder / _NAME
         path.touch(mode=0o600)
-        mapped = np.memmap(path, np.uint8, "r+", shape=(shape[0] * width * dtype.itemsize,))
+        mapped = np.memmap(path, np.uint8, "r+", shape=(size,))
         kept = mapped.view(dtype).reshape(shape)
         for row, found in states():
             kept[offsets[row] : offsets[row + 1]] = found
         mapped.flush()
 
-    name = examples.folder.name if examples.folder else ""
-    key = sha256(repr([name, reader.config, reader.encoder.config, _digest(nnx.state(reader.encoder))]).encode())
-    folder = finished(cache, key, write)
+    made_by = _name(examples), reader.config, reader.encoder.config, _digest(nnx.state(reader.encoder))
+    folder = finished(cache, sha256(repr(made_by).encode()), write)
+    if not (folder / _NAME).is_file() or (folder / _NAME).stat().st_size != size:
+        raise damaged(folder / _NAME)
     numbers = np.memmap(folder / _NAME, np.uint8, "r").view(dtype).reshape(shape)
     return Features(examples, Ragged(numbers, offsets))
 
 
-def up(length: int) -> int:
-    """The next of the lengths 16, 32, 64, … that texts are padded to, so that few shapes are compiled."""
-    return max(16, 1 << (length - 1).bit_length())
+def up(lengths: NDArray[Any], rows: NDArray[Any]) -> int:
+    """What these rows are padded to, so that few shapes are compiled: 16, 32, 64, … up to the longest of all."""
+    longest = int(lengths[rows].max())
+    return min(max(16, 1 << (longest - 1).bit_length()), int(lengths.max()))
+
+
+def _name(examples: Examples) -> str:
+    """What tells these examples from others: the name of their folder does, and else their tokens."""
+    return examples.folder.name if examples.folder else _digest([tuple(column) for column in examples.ragged.values()])
 
 
 def _digest(weights: Any) -> str:

@@ -96,11 +96,11 @@ class Reading(ABC, Generic[R]):
         return {label: place for place, label in enumerate(self.labels)}
 
     def _answers(self, numbers: Numbers, batch: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """The model's logits for each example, [labels] or [tokens, …], and the place of its record.
+        """The place of each example and the model's logits for it, [labels] or [tokens, …].
 
         Examples of about the same length are read together, so the order is theirs.
         """
-        examples = Examples.of(TOKENS, {name: numbers[name] for name in ("ids", "types", "record") if name in numbers})
+        examples = Examples.of(TOKENS, numbers)
         structure, weights = nnx.split(self.model)
 
         @jax.jit
@@ -112,10 +112,10 @@ class Reading(ABC, Generic[R]):
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
             whole = np.resize(rows, batch)  # The last batch has the shape of the others.
-            found = np.asarray(logits(weights, examples.batch(whole, up(int(examples.lengths[rows[-1]])))))
+            found = np.asarray(logits(weights, examples.batch(whole, up(examples.lengths, rows))))
             for row, answer in zip(rows, found, strict=False):
                 tokens = answer if answer.ndim == 1 else answer[: examples.lengths[row]]
-                yield int(examples.records[row]), tokens
+                yield int(row), tokens
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:

@@ -45,15 +45,14 @@ class Tagging(Reading[Tagged]):
 
     def predict(self, records: Sequence[Tagged], batch: int = 64) -> list[tuple[str, ...]]:
         """The tag of each word that the model finds most likely; tags that the words have are not looked at."""
-        made: dict[str, Any] = {"ids": [], "types": [], "record": []}
-        parts: list[tuple[int, list[int]]] = []  # the first word of each part, and where its words begin
+        made: dict[str, Any] = {"ids": [], "types": []}
+        parts: list[tuple[int, list[int]]] = []  # the sentence of each part, and where its words begin
         for place, pieces in enumerate(self._pieces(records)):
             word = 0
             while word < len(pieces):
                 ids, firsts = self._part(pieces, word)
                 made["ids"].append(ids)
                 made["types"].append([0] * len(ids))
-                made["record"].append(len(parts))
                 parts.append((place, firsts))
                 word += len(firsts)
         found: list[list[str]] = [[] for _ in parts]
@@ -70,8 +69,11 @@ class Tagging(Reading[Tagged]):
         return Compared(tuple(records), tuple(self.predict(records, batch)), self.labels)
 
     def _pieces(self, records: Sequence[Tagged]) -> Iterator[list[list[int]]]:
-        """The tokens of each word of each sentence; of one that the tokenizer makes nothing of, the unknown token."""
-        words = [list(record.words) for record in records]
+        """The tokens of each word of each sentence; of one that the tokenizer makes nothing of, the unknown token.
+
+        Words have the blank before them that they have in a text, for RoBERTa's tokenizer takes it for a part of them.
+        """
+        words = [[f" {word}" for word in record.words] for record in records]
         if not words:
             return
         found = self.tokenizer(words, is_split_into_words=True, add_special_tokens=False, return_attention_mask=False)
