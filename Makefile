@@ -11,7 +11,7 @@ demo: $(VENV)/installed
 	$(BIN)/dpnlp demo
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadfile
 
 lint: $(VENV)/peers
 	$(BIN)/ruff format --check .

@@ -30,13 +30,13 @@ def scored(drawn):
     return entity_f1(references=references, predictions=predictions)
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(st.lists(tags, max_size=10))
 def test_entities_are_those_of_seqeval(sequence):
     assert [(kind, start, end - 1) for kind, start, end in entities(sequence)] == seqeval.get_entities(sequence)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(sentences)
 def test_scores_are_those_of_seqeval(drawn):
     found = scored(drawn)
@@ -51,7 +51,7 @@ def test_scores_are_those_of_seqeval(drawn):
         )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(sentences)
 def test_the_parts_of_a_set_add_up_to_it(drawn):
     parts = [scored([sentence]) for sentence in drawn]
@@ -98,7 +98,7 @@ def test_iob1_becomes_iob2():
     assert to_iob2(old) == ("B-PER", "I-PER", "B-PER", "O", "B-LOC", "B-PER")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(tags, max_size=10))
 def test_what_was_converted_is_iob2_with_the_same_entities(sequence):
     new = to_iob2(sequence)
@@ -107,7 +107,7 @@ def test_what_was_converted_is_iob2_with_the_same_entities(sequence):
     assert to_iob2(new) == new
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(tags, max_size=10))
 def test_what_is_iob2_is_what_conversion_leaves_as_it_is(sequence):
     if to_iob2(sequence) == tuple(sequence):

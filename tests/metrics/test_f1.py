@@ -29,7 +29,7 @@ def counted(drawn, labels=LABELS):
     return confusion(references=references, predictions=predictions, labels=labels)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(pairs)
 def test_scores_are_those_of_scikit_learn(drawn):
     table = counted(drawn)
@@ -39,7 +39,7 @@ def test_scores_are_those_of_scikit_learn(drawn):
     assert table.counts == tuple(map(tuple, sklearn.confusion_matrix(*parted(drawn), labels=LABELS)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(pairs)
 def test_the_table_of_classes_is_that_of_scikit_learn(drawn):
     """A class that is in neither list has a row of zeros."""
@@ -51,7 +51,7 @@ def test_the_table_of_classes_is_that_of_scikit_learn(drawn):
     assert [tally.predicted for tally in rows.values()] == [parted(drawn)[1].count(label) for label in LABELS]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(pairs, some)
 def test_scores_over_given_labels_are_those_of_scikit_learn(drawn, over):
     """It wants one of them to be in the references; without any, all is wrong."""
@@ -106,7 +106,7 @@ def test_a_worked_example():
     assert majority.baseline == pytest.approx((2 * 3 / 9) / 3)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(pairs, some)
 def test_the_baseline_is_what_always_predicting_the_majority_class_scores(drawn, over):
     references, majority = parted(drawn)[0], counted(drawn).majority()

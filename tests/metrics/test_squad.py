@@ -55,14 +55,14 @@ def expected(drawn):
     return [float(found[name]) / 100 for name in ("exact_match", "f1")]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(questions)
 def test_scores_are_those_of_torchmetrics(drawn):
     found = scored(drawn)
     assert [found.exact_match().value, found.f1().value] == pytest.approx(expected(drawn), abs=1e-6)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(questions)
 def test_the_totals_are_those_of_the_questions_that_have_an_answer_and_of_those_that_have_none(drawn):
     for part, own in (

@@ -50,7 +50,7 @@ def test_a_model_that_did_not_is_only_described(tmp_path):
 
 def test_the_table_has_f1_precision_recall_and_both_counts_of_every_class(tmp_path):
     found = cells(judged(tmp_path, ["a"] * 1200 + ["b"] * 3, ["a"] * 1199 + ["b"] * 3 + ["a"]))
-    assert found[:6] == ["class", "F1", "precision", "recall", "there are", "predicted"]
+    assert found[:6] == ["class", "F1", "precision", "recall", "in the data", "predicted"]
     assert found[6:18] == ["a", "1.00", "1.00", "1.00", "1,200", "1,200", "b", "0.67", "0.67", "0.67", "3", "3"]
 
 
@@ -75,7 +75,7 @@ def test_entities_have_a_table_of_their_own(tmp_path):
     run = judged(tmp_path, true[0], said[0], entities=entities)
     page = Page(str(classes(run)))
     assert [text for tag, text in page.texts if tag == "h3"] == ["test", "test, whole entities"]
-    assert cells(run)[-12:-6] == ["type", "F1", "precision", "recall", "there are", "predicted"]
+    assert cells(run)[-12:-6] == ["type", "F1", "precision", "recall", "in the data", "predicted"]
     assert cells(run)[-6:] == ["PER", "0.00", "0.00", "0.00", "1", "1"]
 
 

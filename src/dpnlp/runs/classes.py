@@ -12,7 +12,8 @@ MOST = 20
 
 def classes(run: Run) -> Html:
     """A table of the classes of every split, and which was taken for which; nothing where there are no classes."""
-    parts = [part for split, found in run.details().items() if "classes" in found for part in _split(split, found)]
+    splits = sorted(run.details().items(), key=lambda item: not item[0].startswith("test"))
+    parts = [part for split, found in splits if "classes" in found for part in _split(split, found)]
     return section(element("h2", "Class by class"), *parts) if parts else Html("")
 
 
@@ -44,7 +45,7 @@ def _table(kind: str, tallies: Mapping[str, Mapping[str, Any]]) -> Html:
         [name, *(f"{tally[score]:.2f}" for score in ("f1", "precision", "recall")), *_counts(tally)]
         for name, tally in tallies.items()
     ]
-    return table([kind, "F1", "precision", "recall", "there are", "predicted"], rows, "scores", 1)
+    return table([kind, "F1", "precision", "recall", "in the data", "predicted"], rows, "scores", 1)
 
 
 def _counts(tally: Mapping[str, Any]) -> list[str]:

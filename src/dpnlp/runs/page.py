@@ -198,8 +198,10 @@ def _scores(run: Run) -> Html:
     parts = []
     for found in scores(run):
         names = dict.fromkeys((*found.before, *found.after))
-        rows = [[label(name), _figure(found.before.get(name)), _figure(found.after.get(name))] for name in names]
-        shown = table([found.split, "before training", "after training"], rows, "scores", 1)
+        sides = {"before training": found.before, "after training": found.after}
+        known = {head: side for head, side in sides.items() if side}
+        rows = [[label(name), *(_figure(side.get(name)) for side in known.values())] for name in names]
+        shown = table([found.split, *known], rows, "scores", 1)
         notes = (paragraph(signature, class_="note") for signature in found.signatures.values())
         parts.append(div(shown, *notes))
     return section(element("h2", "Scores"), div(*parts, class_="pairs")) if parts else Html("")
