@@ -86,7 +86,7 @@ def test_every_split_is_shown_and_what_has_no_classes_is_not(tmp_path):
     assert classes(run) == ""
     both = confusion(references=["a", "b"], predictions=["a", "a"]).to_json()
     run.write_details({"validation": both, "test": both})
-    assert [text for tag, text in Page(str(classes(run))).texts if tag == "h3"] == ["validation", "test"]
+    assert [text for tag, text in Page(str(classes(run))).texts if tag == "h3"] == ["test", "validation"]
 
 
 def test_a_class_is_a_text_and_never_markup(tmp_path):
