@@ -278,7 +278,7 @@ def test_what_cannot_be_clipped_is_refused(wrong, sentence):
     assert str(refusal.value) == sentence
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     case=st.sampled_from(CASES),
     batch=st.sampled_from([1, 4]),
