@@ -213,7 +213,7 @@ class Training:
         from dpnlp.training import Charge
 
         chosen, texts = self.asked.privacy.ledger, sorted(self.job.train.files)  # One ledger for both directions.
-        ledger = Ledger(chosen) if chosen else Ledger.beside(texts[0])
+        ledger = Ledger(chosen) if chosen else Ledger.beside(self.job.train.place)
         if not self.asked.privacy.is_private and not ledger.path.exists():
             return None
         return Charge(ledger, f"dpnlp train {self.asked.name}", fingerprint(*texts, ledger=ledger))

@@ -47,6 +47,11 @@ class Table(ABC):
         return self.files
 
     @property
+    def place(self) -> Path:
+        """What a ledger of these texts lies beside: the same for the same files, in whatever order they are given."""
+        return min(self.files)
+
+    @property
     def reading(self) -> str:
         """How the bytes of the files become rows: the same bytes read in the same way are the same rows."""
         return type(self).__name__

@@ -47,6 +47,10 @@ class Folders(Table):
     def reading(self) -> str:
         return f"{type(self).__name__}({dict(Counter(path.parent.name for path in self.files))})"
 
+    @property
+    def place(self) -> Path:
+        return self.files[0].parent.parent
+
     def where(self, number: int, side: str = "") -> str:
         return str(self.files[number - 1])
 

@@ -172,6 +172,11 @@ class Records(ABC, Generic[R]):
         return self.table.present()
 
     @property
+    def place(self) -> Path:
+        """What a ledger of these records lies beside."""
+        return self.table.place
+
+    @property
     def reading(self) -> str:
         """How the bytes of the files become records: the same bytes read in the same way are the same records."""
         return repr((self.table.reading, *(getattr(self, field.name) for field in fields(self)[1:])))
