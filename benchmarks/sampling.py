@@ -14,8 +14,10 @@ import statistics
 import time
 import tracemalloc
 
+import jax
 import numpy as np
 import optax
+from flax import nnx
 
 from benchmarks import networks
 from benchmarks.networks import Preset
@@ -28,8 +30,7 @@ from dpnlp.training.plan import Plan
 from dpnlp.training.sampling import Layout, Lots, cut
 from dpnlp.training.secret import Secret
 
-RECORDS, STEPS = 20_000, 16
-LENGTHS = (8, 16, 32)
+RECORDS, STEPS, LONGEST = 20_000, 16, 32
 
 
 NON_PRIVATE, SHUFFLED, POISSON = "shuffled, non-private", "shuffled, private", "Poisson, private"
@@ -47,9 +48,9 @@ def plan(way: str, lot: int) -> Plan:
 def texts(preset: Preset) -> Arrays:
     """Random texts, or pairs of them, with 1 to 32 tokens, most of them short."""
     rng = np.random.default_rng(0)
-    lengths = np.minimum(1 + rng.geometric(0.1, RECORDS), LENGTHS[-1])
-    shape = (RECORDS, LENGTHS[-1])
-    mask = np.arange(LENGTHS[-1]) < lengths[:, None]
+    lengths = np.minimum(1 + rng.geometric(0.1, RECORDS), LONGEST)
+    shape = (RECORDS, LONGEST)
+    mask = np.arange(LONGEST) < lengths[:, None]
     ids, targets = (rng.integers(2, preset.vocabulary, shape, np.int32) for _ in range(2))
     if preset.family == "bert":
         return Arrays({"ids": ids, "mask": mask, "label": rng.integers(0, 2, RECORDS, np.int32)}, lengths)
@@ -60,12 +61,13 @@ def run(way: str, preset: Preset, lot: int, data: Arrays, seed: int) -> tuple[fl
     """Milliseconds for each example in the second half of a run, and the shapes that were compiled in all of it."""
     planned, secret, times = plan(way, lot), Secret.drawn(FixedSeed(seed)), []
 
-    def now(model: object) -> dict[str, float]:
+    def now(model: nnx.Module) -> dict[str, float]:
+        jax.block_until_ready(nnx.state(model))
         times.append(time.perf_counter())
         return {}
 
     model = networks.build(preset)
-    options = Options(preset.batch, LENGTHS, evaluate_every=STEPS // 2)
+    options = Options(preset.batch, evaluate_every=STEPS // 2)
     outcome = train(
         model,
         networks.losses,
@@ -155,7 +157,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps({"preset": arguments.preset, "end_to_end": whole, "growth": rows}, indent=2))
         return
-    print(f"{arguments.preset}: lots of {arguments.lot} of {RECORDS:,}, {preset.batch} at once, lengths {LENGTHS}")
+    print(f"{arguments.preset}: lots of {arguments.lot} of {RECORDS:,}, {preset.batch} at once, up to {LONGEST} tokens")
     for name, milliseconds in whole["milliseconds_per_example"].items():
         print(f"{name:22} {milliseconds:8.3f} ms an example, {whole['compilations'][name]} compilations")
     for name, ratio in whole["ratios"].items():

@@ -24,6 +24,8 @@ def sides(records: int, T: int, i: int, o: int, weights: int) -> tuple[list[jax.
         pytest.param(3, 16, 64, 64, 1, id="one weight"),
         pytest.param(2, 32, 64, 192, 3, id="sides of different width"),
         pytest.param(2, 16, 64, (2 * contractions.BLOCKS + 3) * contractions.COLUMNS, 2, id="stretches of columns"),
+        pytest.param(3, 5, 64, 128, 2, id="fewer positions than the hardware takes"),
+        pytest.param(3, 48, 64, 128, 2, id="positions that are no power of two"),
         pytest.param(1, 128, 64, 64, contractions.WEIGHTS + 2, id="more weights than go into one kernel"),
     ],
 )
@@ -51,7 +53,7 @@ def test_the_products_are_those_of_a_loop_over_pairs_of_positions() -> None:
 
 @pytest.mark.parametrize(
     ("T", "i", "dtype", "uses"),
-    [(16, 64, "bfloat16", True), (20, 64, "bfloat16", False), (16, 65, "bfloat16", False), (16, 64, "float32", False)],
+    [(20, 64, "bfloat16", True), (129, 64, "bfloat16", False), (16, 65, "bfloat16", False), (16, 64, "float32", False)],
 )
 def test_the_kernel_is_for_what_the_hardware_multiplies_as_it_is(T: int, i: int, dtype: str, uses: bool) -> None:
     lefts, rights = sides(2, T, i, 128, 1)

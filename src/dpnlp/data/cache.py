@@ -24,7 +24,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.formats import readable
 from dpnlp.data.records import Records
 
-FORMAT = 2
+FORMAT = 3
 """Version of the files in the cache."""
 
 _BATCH = 4096

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from dpnlp.bookkeeping import Array
 
 # What was fastest for the kernel on one H200:
-POSITIONS = (16, 32, 64, 128)  # that there are instructions for; of more of them, ordinary products are as fast
+LEAST, MOST = 16, 128  # positions that it multiplies at once; of more of them, ordinary products are as fast
 COLUMNS = 64  # multiplied at a time
 BLOCKS = 128  # of columns, for one program
 WEIGHTS = 8  # at a time: compiling takes longer with each
@@ -52,8 +52,8 @@ def over_pairs(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, 
 
 
 def _suits(side: Array) -> bool:
-    """Float32 would have to be split to keep its bits, and other shapes to be padded."""
-    return side.dtype == jnp.bfloat16 and side.shape[1] in POSITIONS and side.shape[2] % COLUMNS == 0
+    """Float32 would have to be split to keep its bits, and other widths to be padded."""
+    return side.dtype == jnp.bfloat16 and side.shape[1] <= MOST and side.shape[2] % COLUMNS == 0
 
 
 def by_einsum(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, Array]:
@@ -94,11 +94,12 @@ def _on_each_device(launch: Callable[..., tuple[Array, Array]]) -> Callable[...,
 def _launch(interpret: bool, *sides: Array) -> tuple[Array, Array]:
     """One program for each record, each weight, and each long stretch of columns of the wide side."""
     weights = len(sides) // 2
-    records, T, _ = sides[0].shape
+    records, positions, _ = sides[0].shape
+    T = max(LEAST, pl.next_power_of_2(positions))  # There are instructions for these alone; the rest of them is zeros.
     grid = (records, weights, pl.cdiv(sides[-1].shape[2], BLOCKS * COLUMNS))
     one = pl.BlockSpec((1, 1, 1), lambda record, weight, stretch: (record, weight, stretch))
     squared, spread = pl.pallas_call(
-        partial(_program, weights),
+        partial(_program, weights, positions),
         grid=grid,
         in_specs=[pl.BlockSpec((1, T, side.shape[2]), lambda record, *_: (record, 0, 0)) for side in sides],
         out_specs=[one, one],
@@ -109,7 +110,7 @@ def _launch(interpret: bool, *sides: Array) -> tuple[Array, Array]:
     return jnp.sum(squared, axis=(1, 2)), jnp.sum(spread, axis=(1, 2))
 
 
-def _program(weights: int, *references: Any) -> None:
+def _program(weights: int, positions: int, *references: Any) -> None:
     """What one program adds to both sums. The narrow side's products are made anew for each stretch of the wide one."""
     lefts, rights = references[:weights], references[weights : 2 * weights]
     squared, spread = references[2 * weights :]
@@ -122,9 +123,10 @@ def _program(weights: int, *references: Any) -> None:
         def add(block: Array, total: Array) -> Array:
             column = start + block * COLUMNS
             here = side.at[pl.ds(0, 1), :, pl.ds(column, COLUMNS)]
-            # The last stretch may be a shorter one.
-            inside = jax.lax.broadcasted_iota(jnp.int32, (1, T, COLUMNS), 2) + column < width
-            whole = width % (blocks * COLUMNS) == 0
+            # The last stretch may be a shorter one, and there may be fewer positions.
+            row, offset = (jax.lax.broadcasted_iota(jnp.int32, (1, T, COLUMNS), axis) for axis in (1, 2))
+            inside = (row < positions) & (offset + column < width)
+            whole = T == positions and width % (blocks * COLUMNS) == 0
             x = (triton.load(here) if whole else triton.load(here, mask=inside, other=0.0)).reshape(T, COLUMNS)
             return total + jax.lax.dot_general(x, x, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
 
