@@ -6,15 +6,13 @@ import json
 import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import transformers
+from jax.experimental.compilation_cache import compilation_cache
 from safetensors.numpy import load_file
 
 from dpnlp.cli.main import main
@@ -39,6 +37,7 @@ from ..tasks.readers import (
     write_tagged,
 )
 from ..tasks.test_answering import LONGEST, MOST, STRIDE, naive
+from .interrupted import interrupted
 
 SMALL = (
     f"--data.longest {LONGEST} --data.cache cache --learning.lot-size 6 --learning.physical-batch 8 --learning.steps 2"
@@ -300,18 +299,42 @@ def test_a_run_goes_on_from_an_earlier_one_and_names_what_that_one_did_not_cover
 def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_to_the_same_model(home, dpnlp):
     flags = "--privacy.epsilon 8 --model.strategy tr-no --learning.steps 60 --learning.checkpoint-every 1000"
     long = command("tagging", "stopped", flags)
-    words = [sys.executable, "-m", "dpnlp", *shlex.split(long)]
-    stopped = subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    while not (home / "runs" / "stopped" / "checkpoints" / "0").exists() and stopped.poll() is None:
-        time.sleep(0.05)
-    stopped.send_signal(signal.SIGINT)
-    _, err = stopped.communicate(timeout=120)
-    assert stopped.returncode == 130, err
-    assert "Go on with: dpnlp train runs/stopped/config.yaml --resume" in err
+    said = interrupted(home, long, "stopped")
+    assert "Go on with: dpnlp train runs/stopped/config.yaml --resume" in said
     assert dpnlp("train runs/stopped/config.yaml --resume")[0] == 0
     assert dpnlp(long.replace("stopped", "whole") + " --privacy.ledger whole.ledger")[0] == 0
     first, again = (load_file(home / "runs" / name / "model" / "model.safetensors") for name in ("stopped", "whole"))
     assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+def test_programs_that_are_kept_for_the_next_run_hold_nothing_of_the_texts(home, dpnlp):
+    """Law 9: a program stays behind on the machine. One that held a text would be another for other texts."""
+    others = dict(zip(WORDS, [*WORDS[1:], WORDS[0]], strict=True))
+    rows = lines(home / "tagging.jsonl")
+    turned = [row | {"words": [others[word[:2]] + word[2:] for word in row["words"]]} for row in rows]
+    (home / "turned.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in turned))
+    settings = {
+        "jax_compilation_cache_dir": str(home / "compiled"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before, kept = {name: getattr(jax.config, name) for name in settings}, []
+    try:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        for file in ("tagging", "turned"):
+            jax.clear_caches()
+            compilation_cache.reset_cache()
+            flags = f"--data.train {file}.jsonl --model.strategy tr-no --privacy.epsilon 8 --privacy.seed 0"
+            code, _, err = dpnlp(command("tagging", f"{file}-kept", f"{flags} --privacy.ledger {file}.ledger"))
+            assert code == 0, err
+            kept.append({path.name for path in (home / "compiled").iterdir() if path.name.endswith("-cache")})
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+    assert kept[0]
+    assert kept[1] == kept[0]
 
 
 REFUSALS = {

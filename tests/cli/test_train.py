@@ -3,10 +3,6 @@
 import json
 import os
 import shlex
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +16,7 @@ from dpnlp.events import Composed, Gaussian, PoissonSampled, Repeated
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Unit
 
 from ..tasks.translators import saved, sentences, write_pairs
+from .interrupted import interrupted
 
 SMALL = "--data.source de --data.target en --data.longest 16 --learning.lot-size 8 --learning.physical-batch 8"
 SMALL += " --learning.steps 3 --scoring.beams 1 --privacy.delta 1e-3 --privacy.seed 0"
@@ -255,14 +252,8 @@ def test_a_run_is_scored_on_its_own_test_texts_unless_others_are_given(trained, 
 
 def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_to_the_same_model(home, dpnlp, capsys):
     long = command("stopped", "--privacy.epsilon 4 --learning.steps 40 --learning.checkpoint-every 1000")
-    words = [sys.executable, "-m", "dpnlp", *shlex.split(long)]
-    stopped = subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    while not (home / "runs" / "stopped" / "checkpoints" / "0").exists() and stopped.poll() is None:
-        time.sleep(0.05)
-    stopped.send_signal(signal.SIGINT)
-    _, err = stopped.communicate(timeout=120)
-    assert stopped.returncode == 130
-    assert "Go on with: dpnlp train runs/stopped/config.yaml --resume" in err
+    said = interrupted(home, long, "stopped")
+    assert "Go on with: dpnlp train runs/stopped/config.yaml --resume" in said
     kept = (home / "runs" / "stopped" / "checkpoints").iterdir()
     assert max(int(path.name) for path in kept if path.name.isdecimal()) > 0
     assert dpnlp("train runs/stopped/config.yaml --resume", capsys)[0] == 0

@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpnlp.checks import BadInput
@@ -116,6 +116,20 @@ def test_vectors_are_padded_as_a_loop_would(sizes, length, data):
         np.testing.assert_array_equal(own[: len(vectors)], vectors)
         assert not own[len(vectors) :].any()
         assert mask.tolist() == [place < sizes[row] for place in range(length)]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 5), st.sampled_from([40, 48, 64]))
+def test_by_length_each_example_comes_once_padded_as_its_own_length_asks_for(sizes, size, longest):
+    examples = Examples.of([Column("ids", 0, "mask")], {"ids": [[1] * length for length in sizes]})
+    seen = []
+    for rows, batch in examples.by_length(size, longest):
+        assert batch["ids"].shape[0] == size
+        for row, ids, mask in zip(rows, batch["ids"], batch["mask"], strict=False):
+            seen.append(int(row))
+            assert len(ids) == min(longest, next(length for length in (16, 32, 64) if length >= sizes[row]))
+            assert ids.sum() == mask.sum() == sizes[row]
+    assert sorted(seen) == list(range(len(sizes)))
 
 
 def test_what_breaks_off_leaves_nothing_and_what_is_there_is_not_made_again(tmp_path):

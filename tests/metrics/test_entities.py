@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpnlp.checks import BadInput
-from dpnlp.metrics.entities import Entity, check_iob2, entities, entity_f1, to_iob2
+from dpnlp.metrics.entities import Entity, entities, entity_f1
 from dpnlp.metrics.f1 import Tally
 
 seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
-scheme = pytest.importorskip("seqeval.scheme")
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-a-b"]
 """Drawn at random, they break IOB2 in every way, and one type occurs only so."""
@@ -90,37 +89,6 @@ def test_an_entity_that_begins_with_i_counts():
         Entity("LOC", 3, 4),
         Entity("LOC", 4, 5),
     ]
-
-
-def test_iob1_becomes_iob2():
-    """In IOB1 an entity begins with I, but for one that follows another of its type."""
-    old = ["I-PER", "I-PER", "B-PER", "O", "I-LOC", "I-PER"]
-    assert to_iob2(old) == ("B-PER", "I-PER", "B-PER", "O", "B-LOC", "B-PER")
-
-
-@settings(max_examples=100)
-@given(st.lists(tags, max_size=10))
-def test_what_was_converted_is_iob2_with_the_same_entities(sequence):
-    new = to_iob2(sequence)
-    check_iob2(new)
-    assert entities(new) == entities(sequence)
-    assert to_iob2(new) == new
-
-
-@settings(max_examples=100)
-@given(st.lists(tags, max_size=10))
-def test_what_is_iob2_is_what_conversion_leaves_as_it_is(sequence):
-    if to_iob2(sequence) == tuple(sequence):
-        check_iob2(sequence)
-        assert len(scheme.Entities([sequence], scheme.IOB2).entities[0]) == len(entities(sequence))
-    else:
-        with pytest.raises(BadInput, match=r"^tags, word \d+ = 'I-[^.]*\.$"):
-            check_iob2(sequence)
-
-
-def test_the_word_that_breaks_iob2_is_named():
-    with pytest.raises(BadInput, match=r"^a.conll, line 7, word 3 = 'I-LOC': in IOB2 it must follow B-LOC [^.]*\.$"):
-        check_iob2(["O", "B-PER", "I-LOC", "I-LOC"], "a.conll, line 7")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dpnlp.tasks.tagging import Tagging
 
 from .readers import LABELS, TAGS, encoder, labelled, tagged, write_labelled, write_tagged
 
-RECORDS = 7
+RECORDS, LONGEST = 7, 24
 CASES = [
     (Strategy.TR_NO, Head.SEQUENCES),
     (Strategy.TR_NO, Head.TOKENS),
@@ -45,7 +45,7 @@ def made(home, strategy, head=Head.SEQUENCES, cache="cache", **options):
     labels = LABELS if head is Head.SEQUENCES else TAGS
     reader = load_reader(home / "start", head, labels=labels, strategy=strategy, hidden=5, **options)
     kind = Classification if head is Head.SEQUENCES else Tagging
-    task = kind(reader.model, reader.tokenizer, reader.labels, 24)
+    task = kind(reader.model, reader.tokenizer, reader.labels, LONGEST)
     if head is Head.SEQUENCES:
         records = opened(home / "texts.jsonl", Columns(owner="who"))
     else:
@@ -73,7 +73,7 @@ def gradients(task, batch):
 def test_states_that_were_kept_give_the_losses_and_gradients_of_the_whole_model(home, strategy, head, monkeypatch):
     monkeypatch.setattr(module, "_BATCH", 4)
     task, examples = made(home, strategy, head)
-    kept = features(task.model, examples, home / "cache")
+    kept = features(task.model, examples, LONGEST, home / "cache")
     assert len(kept) == RECORDS
     alone = (strategy, head) == (Strategy.TR_NO, Head.SEQUENCES)
     assert kept.lengths.tolist() == ([1] * RECORDS if alone else examples.lengths.tolist())
@@ -109,26 +109,26 @@ def test_states_are_found_again_and_those_of_another_model_strategy_or_text_are_
 ):
     runs = count(monkeypatch)
     task, examples = made(home, Strategy.TR_LAST2)
-    first = features(task.model, examples, tmp_path)
-    again = features(made(home, Strategy.TR_LAST2, seed=1)[0].model, examples, tmp_path)  # another head
+    first = features(task.model, examples, LONGEST, tmp_path)
+    again = features(made(home, Strategy.TR_LAST2, seed=1)[0].model, examples, LONGEST, tmp_path)  # another head
     assert len(runs) == 1
     every = np.arange(RECORDS)
-    np.testing.assert_array_equal(first.batch(every, 24)["states"], again.batch(every, 24)["states"])
+    np.testing.assert_array_equal(first.batch(every, LONGEST)["states"], again.batch(every, LONGEST)["states"])
 
     moved = made(home, Strategy.TR_LAST2)[0].model
     table = moved.encoder.tokens.table
     table.set_value(table[...][::-1])
     states = [
-        features(moved, examples, tmp_path),
-        features(made(home, Strategy.TR_NO_LSTM)[0].model, examples, tmp_path),
+        features(moved, examples, LONGEST, tmp_path),
+        features(made(home, Strategy.TR_NO_LSTM)[0].model, examples, LONGEST, tmp_path),
     ]
     assert len(runs) == 3
     for other in states:
-        assert np.abs(other.batch(every, 24)["states"] - first.batch(every, 24)["states"]).max() > 0.01
+        assert np.abs(other.batch(every, LONGEST)["states"] - first.batch(every, LONGEST)["states"]).max() > 0.01
     shorter = Classification(task.model, task.tokenizer, LABELS, 8).dataset(
         opened(home / "texts.jsonl", Columns(owner="who")), home / "cache"
     )
-    assert features(task.model, shorter, tmp_path).lengths.max() == 8
+    assert features(task.model, shorter, 8, tmp_path).lengths.max() == 8
     assert len(runs) == 4
 
 
@@ -136,7 +136,7 @@ def test_examples_that_are_in_no_folder_are_told_apart_by_their_tokens(home, tmp
     model = made(home, Strategy.TR_LAST2)[0].model
     texts = [[2, 7, 8, 3], [2, 9, 9, 3]]
     both = [
-        features(model, Examples.of(TOKENS, {"ids": [ids], "types": [[0] * 4]}), tmp_path).batch(np.array([0]), 4)
+        features(model, Examples.of(TOKENS, {"ids": [ids], "types": [[0] * 4]}), 4, tmp_path).batch(np.array([0]), 4)
         for ids in texts
     ]
     assert np.abs(both[0]["states"] - both[1]["states"]).max() > 0.01
@@ -144,20 +144,20 @@ def test_examples_that_are_in_no_folder_are_told_apart_by_their_tokens(home, tmp
 
 def test_states_are_for_their_owner_alone_and_take_two_bytes_a_number_in_sixteen_bits(home, tmp_path):
     task, examples = made(home, Strategy.TR_LAST2, computes="bfloat16")
-    kept = features(task.model, examples, tmp_path / "deep" / "cache")
+    kept = features(task.model, examples, LONGEST, tmp_path / "deep" / "cache")
     (folder,) = (tmp_path / "deep" / "cache").iterdir()
     assert oct(folder.stat().st_mode & 0o777) == oct(folder.parent.stat().st_mode & 0o777) == "0o700"
     assert {oct(path.stat().st_mode & 0o777) for path in folder.iterdir()} == {"0o600"}
     assert sum(path.stat().st_size for path in folder.iterdir()) == 2 * 16 * examples.lengths.sum()
-    assert kept.batch(np.array([0]), 24)["states"].dtype == jnp.bfloat16
+    assert kept.batch(np.array([0]), LONGEST)["states"].dtype == jnp.bfloat16
 
 
 def test_damaged_states_are_not_believed(home, tmp_path):
     task, examples = made(home, Strategy.TR_NO)
-    features(task.model, examples, tmp_path)
+    features(task.model, examples, LONGEST, tmp_path)
     (path,) = tmp_path.glob("*/states")
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(
         BadInput, match=r"states: it is damaged or missing; delete its folder, which is then made again"
     ):
-        features(task.model, examples, tmp_path)
+        features(task.model, examples, LONGEST, tmp_path)

@@ -73,7 +73,8 @@ class ReadingJob(Job):
         examples = self.task.dataset(self.train, asked.data.kept_in)
         self.owners = whose(examples, asked.privacy.unit)
         once = self.reader.model.frozen_layers
-        self.dataset = features(self.reader.model, examples, asked.data.kept_in) if once else examples
+        longest, cache = self.task.longest, asked.data.kept_in
+        self.dataset = features(self.reader.model, examples, longest, cache) if once else examples
 
     def _occurring(self) -> tuple[str, ...]:
         from dpnlp.data.records import labels_of

@@ -116,7 +116,7 @@ class Privacy:
         None, help="Which data sets are neighbours; by default the sampler's usual one"
     )
     accountant: Accountant = option(Accountant.PLD, help="How the steps are added up")
-    examples_per_owner: int = option(16, help="The most pairs that one owner takes part with")
+    examples_per_owner: int = option(16, help="The most examples that one owner takes part with")
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
     seed: int | None = option(
         None, help="Makes the run repeatable, for research: whoever knows the seed can take the noise off"
@@ -186,7 +186,7 @@ class Learning:
     physical_batch: int = option(16, help="Examples on the device at once; changes nothing but speed and memory")
     lengths: tuple[int, ...] = option((), help="Lengths that texts are padded to; by default 16, 32, 64 and so on")
     devices: int = option(1, help="How many devices share each physical batch")
-    evaluate_every: float = option(0.0, help="Epochs between scores on the validation pairs; 0 scores at the end alone")
+    evaluate_every: float = option(0.0, help="Epochs between scores on the validation data; 0 scores at the end alone")
     checkpoint_every: int = option(50, help="Steps between checkpoints, from which a run that was stopped goes on")
 
     def build(self) -> "Optimizer":

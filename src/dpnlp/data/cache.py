@@ -160,6 +160,20 @@ class Examples:
                 found[column.name] = np.asarray(self.single[column.name][rows])
         return found
 
+    def by_length(self, size: int, longest: int) -> Iterator[tuple[NDArray[np.int64], dict[str, NDArray[Any]]]]:
+        """All of them, up to `size` at a time: which they are, and their batch, which is filled up with some of them.
+
+        An example is padded to 16, 32, 64, … or `longest` tokens, as its own length asks for. So few shapes are
+        compiled, and what a model makes of one example does not depend on the others.
+        """
+        powers = 16 * 2 ** np.arange(28)
+        lengths = np.minimum(powers[np.searchsorted(powers, self.lengths)], longest)
+        for length in np.unique(lengths):
+            alike = np.flatnonzero(lengths == length)
+            for start in range(0, len(alike), size):
+                rows = alike[start : start + size]
+                yield rows, self.batch(np.resize(rows, size), int(length))
+
 
 def kept(
     records: Records[Any],

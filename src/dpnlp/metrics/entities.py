@@ -1,8 +1,8 @@
 """F1 of named entities: one counts where its type, its first and its last word are all right.
 
 Tags are IOB2: B-X at the first word of an entity of type X, I-X at its other words, O outside. They are read as
-conlleval and seqeval's default mode read them: an I-X that nothing of type X precedes begins an entity too, so that
-IOB1 is understood as well. What a model predicts may break IOB2; what it learns from should not (`check_iob2`).
+conlleval and seqeval's default mode read them: an I-X that nothing of type X precedes begins an entity too, since what
+a model predicts may break IOB2. So IOB1 is understood as well.
 """
 
 from collections import Counter
@@ -36,26 +36,6 @@ def entities(tags: Tags, where: str = "tags") -> list[Entity]:
             found.append(Entity(kind, place, place + 1))
         inside = mark != "O"
     return found
-
-
-def to_iob2(tags: Tags) -> tuple[str, ...]:
-    """The same entities in IOB2, from IOB1, IOB2 or a mixture of them."""
-    written = ["O"] * len(tags)
-    for kind, start, end in entities(tags):
-        written[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
-    return tuple(written)
-
-
-def check_iob2(tags: Tags, where: str = "tags") -> None:
-    """Refuses tags that are not IOB2, with the first word that breaks it. Errors name the sequence as `where`."""
-    before = ""
-    for word, (mark, kind) in enumerate(_parts(tags, where), start=1):
-        if mark == "I" and kind != before:
-            raise BadInput(
-                f"{where}, word {word} = 'I-{kind}': in IOB2 it must follow B-{kind} or I-{kind}; write B-{kind} where "
-                "the entity begins, or convert the tags from IOB1."
-            )
-        before = kind
 
 
 @dataclass(frozen=True)

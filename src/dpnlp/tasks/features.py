@@ -3,7 +3,7 @@
 It is kept in the cache like the tokens themselves, for it is the private texts in another form.
 """
 
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,26 +38,15 @@ class Features:
         return {name: value for name, value in found.items() if name not in ("ids", "types")} | {"states": states}
 
 
-def features(reader: Reader, examples: Examples, cache: Path) -> Features:
-    """The examples with the states that the frozen part of the reader gives them, from the cache if they are there."""
+def features(reader: Reader, examples: Examples, longest: int, cache: Path) -> Features:
+    """The examples with the states that the frozen part of the reader gives them, from the cache if they are there.
+
+    No example has more than `longest` tokens.
+    """
     structure, weights = nnx.split(reader)
     width, dtype = reader.encoder.config.width, reader.encoder.dtype
-
-    @jax.jit
-    def bottom(weights: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        found: jax.Array = nnx.merge(structure, weights).bottom(batch["ids"], batch["mask"], batch["types"])
-        return found
-
-    order = np.argsort(examples.lengths, kind="stable")
-
-    def states() -> Iterator[tuple[int, NDArray[Any]]]:
-        for start in range(0, len(order), _BATCH):
-            rows = order[start : start + _BATCH]
-            batch = examples.batch(np.resize(rows, _BATCH), up(examples.lengths, rows))
-            for row, found in zip(rows, np.asarray(bottom(weights, batch)), strict=False):
-                yield int(row), found[: examples.lengths[row]]
-
-    alone = jax.eval_shape(bottom, weights, examples.batch(order[:1], 16)).shape[1] == 1
+    states = partial(_bottom, structure, weights)
+    alone = jax.eval_shape(states, examples.batch(np.zeros(1, np.int64), longest)).shape[1] == 1
     lengths = np.ones(len(examples), np.int64) if alone else examples.lengths.astype(np.int64)
     offsets = np.append(0, np.cumsum(lengths))
     shape = (int(offsets[-1]), width)
@@ -68,8 +57,9 @@ def features(reader: Reader, examples: Examples, cache: Path) -> Features:
         path.touch(mode=0o600)
         mapped = np.memmap(path, np.uint8, "r+", shape=(size,))
         kept = mapped.view(dtype).reshape(shape)
-        for row, found in states():
-            kept[offsets[row] : offsets[row + 1]] = found
+        for rows, batch in examples.by_length(_BATCH, longest):
+            for row, found in zip(rows, np.asarray(states(batch)), strict=False):
+                kept[offsets[row] : offsets[row + 1]] = found[: lengths[row]]
         mapped.flush()
 
     made_by = _name(examples), reader.config, reader.encoder.config, _digest(nnx.state(reader.encoder))
@@ -80,10 +70,9 @@ def features(reader: Reader, examples: Examples, cache: Path) -> Features:
     return Features(examples, Ragged(numbers, offsets))
 
 
-def up(lengths: NDArray[Any], rows: NDArray[Any]) -> int:
-    """What these rows are padded to, so that few shapes are compiled: 16, 32, 64, … up to the longest of all."""
-    longest = int(lengths[rows].max())
-    return min(max(16, 1 << (longest - 1).bit_length()), int(lengths.max()))
+@partial(jax.jit, static_argnums=0)
+def _bottom(structure: nnx.GraphDef[Reader], weights: Any, batch: dict[str, jax.Array]) -> jax.Array:
+    return nnx.merge(structure, weights).bottom(batch["ids"], batch["mask"], batch["types"])
 
 
 def _name(examples: Examples) -> str:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -18,7 +19,6 @@ from dpnlp.data.records import Records
 from dpnlp.data.tokens import state
 from dpnlp.metrics.f1 import Confusion, confusion
 from dpnlp.metrics.score import Score
-from dpnlp.tasks.features import up
 
 R = TypeVar("R")
 
@@ -91,31 +91,23 @@ class Reading(ABC, Generic[R]):
             raise BadInput(f"label = {label!r}: it must be one of {', '.join(self.labels)}; name all of them.")
         return self._places[label]
 
-    @property
+    @cached_property
     def _places(self) -> dict[str, int]:
         return {label: place for place, label in enumerate(self.labels)}
 
     def _answers(self, numbers: Numbers, batch: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """The place of each example and the model's logits for it, [labels] or [tokens, …].
-
-        Examples of about the same length are read together, so the order is theirs.
-        """
+        """The place of each example and the model's logits for it, [labels] or [tokens, …], the shortest first."""
         examples = Examples.of(TOKENS, numbers)
         structure, weights = nnx.split(self.model)
+        for rows, given in examples.by_length(batch, self.longest):
+            for row, answer in zip(rows, np.asarray(_logits(structure, weights, given)), strict=False):
+                yield int(row), answer if answer.ndim == 1 else answer[: examples.lengths[row]]
 
-        @jax.jit
-        def logits(weights: Any, given: dict[str, jax.Array]) -> jax.Array:
-            found: jax.Array = nnx.merge(structure, weights)(given)
-            return found
 
-        order = np.argsort(examples.lengths, kind="stable")
-        for start in range(0, len(order), batch):
-            rows = order[start : start + batch]
-            whole = np.resize(rows, batch)  # The last batch has the shape of the others.
-            found = np.asarray(logits(weights, examples.batch(whole, up(examples.lengths, rows))))
-            for row, answer in zip(rows, found, strict=False):
-                tokens = answer if answer.ndim == 1 else answer[: examples.lengths[row]]
-                yield int(row), tokens
+@partial(jax.jit, static_argnums=0)
+def _logits(structure: nnx.GraphDef[Any], weights: Any, batch: dict[str, jax.Array]) -> jax.Array:
+    logits: jax.Array = nnx.merge(structure, weights)(batch)
+    return logits
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:

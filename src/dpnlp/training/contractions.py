@@ -126,7 +126,7 @@ def _program(weights: int, positions: int, *references: Any) -> None:
             # The last stretch may be a shorter one, and there may be fewer positions.
             row, offset = (jax.lax.broadcasted_iota(jnp.int32, (1, T, COLUMNS), axis) for axis in (1, 2))
             inside = (row < positions) & (offset + column < width)
-            whole = T == positions and width % (blocks * COLUMNS) == 0
+            whole = positions == T and width % (blocks * COLUMNS) == 0
             x = (triton.load(here) if whole else triton.load(here, mask=inside, other=0.0)).reshape(T, COLUMNS)
             return total + jax.lax.dot_general(x, x, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
 

@@ -1,14 +1,15 @@
 """An encoder-decoder with random weights, as if it had been loaded: what a run from scratch starts with."""
 
+from dataclasses import replace
 from typing import Any
 
 from flax import nnx
 from transformers import GenerationConfig, MarianConfig, T5Config
 
 from dpnlp.checks import BadInput
-from dpnlp.models import marian, t5
+from dpnlp.models.pretrained.families import FAMILIES
 from dpnlp.models.pretrained.folders import Pretrained
-from dpnlp.models.seq2seq import Seq2Seq
+from dpnlp.models.pretrained.weights import Checkpoint
 
 ARCHITECTURES = ("marian", "t5")
 _POSITIONS = 1024
@@ -34,39 +35,15 @@ def from_scratch(
     if architecture not in ARCHITECTURES:
         raise BadInput(f"architecture = {architecture}: it must be one of {', '.join(ARCHITECTURES)}.")
     shape: dict[str, Any] = {"width": width, "layers": layers, "heads": heads, "hidden": hidden, "dropout": dropout}
-    build = _marian if architecture == "marian" else _t5
-    model, theirs = build(tokenizer, computes, nnx.Rngs(seed), **shape)
+    theirs = (_marian if architecture == "marian" else _t5)(tokenizer, **shape)
+    family = FAMILIES[architecture]
+    config = replace(family.config(theirs, Checkpoint(())), dtype=computes)
+    model = family.build(config, rngs=nnx.Rngs(seed))
     return Pretrained(model, theirs, GenerationConfig.from_model_config(theirs), tokenizer)
 
 
-def _special(tokenizer: Any) -> dict[str, int]:
-    """The tokens that their configs name; texts start with the padding."""
-    return {
-        "vocab_size": len(tokenizer),
-        "pad_token_id": tokenizer.pad_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "decoder_start_token_id": tokenizer.pad_token_id,
-    }
-
-
-def _marian(
-    tokenizer: Any, computes: str, rngs: nnx.Rngs, *, width: int, layers: int, heads: int, hidden: int, dropout: float
-) -> tuple[Seq2Seq, Any]:
-    ours = marian.Config(
-        vocabulary=len(tokenizer),
-        width=width,
-        encoder_layers=layers,
-        encoder_heads=heads,
-        encoder_hidden=hidden,
-        decoder_layers=layers,
-        decoder_heads=heads,
-        decoder_hidden=hidden,
-        positions=_POSITIONS,
-        activation="relu",
-        dropout=dropout,
-        dtype=computes,
-    )
-    theirs = MarianConfig(
+def _marian(tokenizer: Any, *, width: int, layers: int, heads: int, hidden: int, dropout: float) -> MarianConfig:
+    return MarianConfig(
         **_special(tokenizer),
         d_model=width,
         encoder_layers=layers,
@@ -82,30 +59,25 @@ def _marian(
         share_encoder_decoder_embeddings=True,
         forced_eos_token_id=None,
     )
-    return marian.Marian(ours, rngs=rngs), theirs
 
 
-def _t5(
-    tokenizer: Any, computes: str, rngs: nnx.Rngs, *, width: int, layers: int, heads: int, hidden: int, dropout: float
-) -> tuple[Seq2Seq, Any]:
-    ours = t5.Config(
-        vocabulary=len(tokenizer),
-        width=width,
-        heads=heads,
-        head_width=max(1, width // heads),
-        hidden=hidden,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        dropout=dropout,
-        dtype=computes,
-    )
-    theirs = T5Config(
+def _t5(tokenizer: Any, *, width: int, layers: int, heads: int, hidden: int, dropout: float) -> T5Config:
+    return T5Config(
         **_special(tokenizer),
         d_model=width,
-        d_kv=ours.head_width,
+        d_kv=max(1, width // heads),
         d_ff=hidden,
         num_layers=layers,
         num_heads=heads,
         dropout_rate=dropout,
     )
-    return t5.T5(ours, rngs=rngs), theirs
+
+
+def _special(tokenizer: Any) -> dict[str, int]:
+    """The tokens that their configs name; texts start with the padding."""
+    return {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": tokenizer.pad_token_id,
+    }
