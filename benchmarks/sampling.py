@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 import tracemalloc
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -84,7 +85,7 @@ def run(way: str, preset: Preset, lot: int, data: Arrays, seed: int) -> tuple[fl
     sizes = [len(lots.draw(step)) for step in range(STEPS)]
     each = [
         (after - before) / sum(sizes[start : start + STRETCH])
-        for before, after, start in zip(times, times[1:], range(STRETCH, STEPS, STRETCH), strict=True)
+        for (before, after), start in zip(pairwise(times), range(STRETCH, STEPS, STRETCH), strict=True)
     ]
     return 1e3 * statistics.median(each), outcome.compilations
 
