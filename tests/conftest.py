@@ -5,7 +5,11 @@ from pathlib import Path
 
 # Compiling dominates these tests: little optimization, and what was compiled once is kept. Eight simulated devices are
 # there for the tests of sharding; all others run on the first of them.
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    " --xla_cpu_parallel_codegen_split_count=1",
+)
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
