@@ -1,7 +1,7 @@
 """What an example costs end to end, privately and not, with Poisson and with shuffled lots, and what drawing costs.
 
 python -m benchmarks.sampling [--preset micro] [--strategy tr-last2] [--lot 256] [--batch 32] [--rounds 3]
-    [--no-growth] [--json]
+    [--longest 32] [--no-growth] [--json]
 
 End to end is `dpnlp.training.loop.train` on texts of all lengths, with its prefetching, padding, noise and Adam. A run
 is timed in stretches of a few lots and counts as their median, so that stretches in which a shape is compiled do not
@@ -32,7 +32,7 @@ from dpnlp.training.plan import Plan
 from dpnlp.training.sampling import Layout, Lots, cut
 from dpnlp.training.secret import Secret
 
-RECORDS, LONGEST = 20_000, 32
+RECORDS = 20_000
 STEPS, STRETCH = 32, 4
 
 NON_PRIVATE, SHUFFLED, POISSON = "shuffled, non-private", "shuffled, private", "Poisson, private"
@@ -47,12 +47,12 @@ def plan(way: str, lot: int) -> Plan:
     return Plan(schedule, Clipping(1.0), 1.0, 1e-6, sampling.adjacencies[0])
 
 
-def texts(preset: Preset) -> Arrays:
-    """Random texts, or pairs of them, with 1 to 32 tokens, most of them short."""
+def texts(preset: Preset, longest: int) -> Arrays:
+    """Random texts, or pairs of them, with 1 to `longest` tokens, most of them of less than a third of that."""
     rng = np.random.default_rng(0)
-    lengths = np.minimum(1 + rng.geometric(0.1, RECORDS), LONGEST)
-    shape = (RECORDS, LONGEST)
-    mask = np.arange(LONGEST) < lengths[:, None]
+    lengths = np.minimum(1 + rng.geometric(3.2 / longest, RECORDS), longest)
+    shape = (RECORDS, longest)
+    mask = np.arange(longest) < lengths[:, None]
     ids, targets = (rng.integers(2, preset.vocabulary, shape, np.int32) for _ in range(2))
     if preset.family == "bert":
         return Arrays({"ids": ids, "mask": mask, "label": rng.integers(0, 2, RECORDS, np.int32)}, lengths)
@@ -90,9 +90,9 @@ def run(way: str, preset: Preset, lot: int, data: Arrays, seed: int) -> tuple[fl
     return 1e3 * statistics.median(each), outcome.compilations
 
 
-def end_to_end(preset: Preset, lot: int, rounds: int) -> dict[str, object]:
+def end_to_end(preset: Preset, lot: int, longest: int, rounds: int) -> dict[str, object]:
     """All ways in turns; ratios are medians over the rounds."""
-    data = texts(preset)
+    data = texts(preset, longest)
     found: dict[str, list[tuple[float, int]]] = {}
     for seed in range(rounds):
         for way in (NON_PRIVATE, SHUFFLED, POISSON):
@@ -151,6 +151,7 @@ def main() -> None:
     parser.add_argument("--strategy", choices=("tr-all", "tr-last2"), help="which part of a BERT is trained")
     parser.add_argument("--lot", type=int, default=256)
     parser.add_argument("--batch", type=int, default=32, help="examples on the device at once")
+    parser.add_argument("--longest", type=int, default=32, help="tokens of the longest text")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--growth", action=argparse.BooleanOptionalAction, default=True, help="what drawing costs")
     parser.add_argument("--json", action="store_true")
@@ -158,12 +159,13 @@ def main() -> None:
     preset = dataclasses.replace(networks.PRESETS[arguments.preset], batch=arguments.batch)
     if arguments.strategy:
         preset = dataclasses.replace(preset, strategy=arguments.strategy)
-    whole = end_to_end(preset, arguments.lot, arguments.rounds)
+    whole = end_to_end(preset, arguments.lot, arguments.longest, arguments.rounds)
     rows = growth() if arguments.growth else []
     if arguments.json:
         print(json.dumps({"preset": arguments.preset, "end_to_end": whole, "growth": rows}, indent=2))
         return
-    print(f"{arguments.preset}: lots of {arguments.lot} of {RECORDS:,}, {preset.batch} at once, up to {LONGEST} tokens")
+    shape = f"{preset.batch} at once, up to {arguments.longest} tokens"
+    print(f"{arguments.preset}: lots of {arguments.lot} of {RECORDS:,}, {shape}")
     for name, milliseconds in whole["milliseconds_per_example"].items():
         print(f"{name:22} {milliseconds:8.3f} ms an example, {whole['compilations'][name]} compilations")
     for name, ratio in whole["ratios"].items():
