@@ -4,12 +4,14 @@ from dpnlp.mechanisms.exponential import Exponential
 from dpnlp.mechanisms.gaussian import Gaussian, analytic_epsilon, analytic_sigma, classical_sigma
 from dpnlp.mechanisms.laplace import Laplace
 from dpnlp.mechanisms.randomized_response import RandomizedResponse
+from dpnlp.mechanisms.subset_response import SubsetResponse
 
 __all__ = [
     "Exponential",
     "Gaussian",
     "Laplace",
     "RandomizedResponse",
+    "SubsetResponse",
     "analytic_epsilon",
     "analytic_sigma",
     "classical_sigma",

@@ -11,10 +11,22 @@ from dpnlp import checks, events
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
 from dpnlp.mechanisms.base import Mechanism
-from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below
+from dpnlp.mechanisms.randomness import OS_ENTROPY, Coins, Integers, Source, below
 
 _RESOLUTION = 2**62
 """The probability of the truth is rounded down to a multiple of one in so many."""
+
+
+def honest(source: Source, epsilon: float, preferred: int, categories: int, count: int) -> Coins:
+    """Coins that come up where one of m preferred categories is told, each e^ε times as likely as any other of k.
+
+    That is with θ = m e^ε/(m e^ε + k − m): a 62-bit number lies below it. θ is rounded towards pure chance by way of
+    1 − θ, which keeps its digits when ε is large.
+    """
+    others = (categories - preferred) / preferred * math.exp(-epsilon)
+    lies = max(1, math.ceil(others / (1 + others) * (1 + 2.0**-50) * _RESOLUTION))
+    keep = max(_RESOLUTION - lies, -(-_RESOLUTION * preferred // categories))
+    return below(source, _RESOLUTION, count) < keep
 
 
 @dataclass(frozen=True)
@@ -70,14 +82,10 @@ class RandomizedResponse(Mechanism):
     def release(self, answers: npt.ArrayLike) -> Integers:
         """Randomized answers, as whole numbers 0 … k − 1.
 
-        The truth survives where a 62-bit number lies below θ; otherwise another answer is drawn. θ is rounded towards
-        pure chance by way of 1 − θ, which keeps its digits when ε is large.
+        Where the truth does not survive, another answer is drawn.
         """
         truth = self._checked(answers)
-        others = (self.categories - 1) * math.exp(-self.epsilon)
-        lies = max(1, math.ceil(others / (1 + others) * (1 + 2.0**-50) * _RESOLUTION))
-        keep = max(_RESOLUTION - lies, -(-_RESOLUTION // self.categories))
-        kept = below(self.source, _RESOLUTION, truth.size) < keep
+        kept = honest(self.source, self.epsilon, 1, self.categories, truth.size)
         other = (truth + 1 + below(self.source, self.categories - 1, truth.size)) % self.categories
         return np.where(kept, truth, other).reshape(np.shape(answers))
 

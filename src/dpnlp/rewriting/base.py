@@ -1,0 +1,80 @@
+"""What a rewriter is: texts in, texts out, and a promise for each text by itself.
+
+The promise is local: a text is randomized before it leaves its owner, and any two texts are neighbours. A new method is
+one file with a `Rewriter` in it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpnlp import checks
+from dpnlp.accounting import accountant
+from dpnlp.accounting.accountant import Accountant
+from dpnlp.events import Event, Repeated
+from dpnlp.guarantee import Adjacency, Guarantee, NoiseSource, Term, Trust, Unit, round_up
+from dpnlp.mechanisms.base import Mechanism
+
+
+class Rewriter(ABC):
+    """A method with its settings. `mechanism` is what randomizes one text; None where nothing does."""
+
+    mechanism: Mechanism | None
+
+    @abstractmethod
+    def rewrite(self, texts: Sequence[str]) -> list[str]:
+        """One text for each, in their order. What comes out for one does not depend on the others."""
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """The rewriting of one text, as an accountant sees it under replace."""
+
+    @property
+    def unit(self) -> Unit:
+        """What any exchange of is hidden: the whole text, unless a method promises less."""
+        return Unit.TEXT
+
+    def guarantee(self) -> Guarantee:
+        """What the rewriting of one text promises."""
+        if self.mechanism is None:
+            return unprotected(self.unit)
+        return self.mechanism.guarantee(self.unit, Adjacency.REPLACE, Trust.LOCAL)
+
+    def guarantee_for_person(self, texts: int, delta: float | None = None) -> Guarantee:
+        """What a person is promised who has at most so many texts, all of which are rewritten, one by one.
+
+        They cost k·ε and k·δ, or less where their losses are composed at the δ that is asked for. A person's texts that
+        are joined into one cost ε.
+        """
+        one, k = self.guarantee(), checks.count("texts", texts)
+        if self.unit is not Unit.TEXT or not one.is_private:
+            return unprotected(Unit.USER)
+        added = replace(
+            one,
+            epsilon=k * one.epsilon,
+            delta=k * one.delta,
+            unit=Unit.USER,
+            accountant=Term("basic-composition"),
+            steps=k,
+        )
+        if delta is None or k == 1:
+            return added
+        composed = round_up(accountant.epsilon(Repeated(self.event, k), delta, Adjacency.REPLACE), accountant.DIGITS)
+        if added.delta <= delta and added.epsilon <= composed:
+            return added
+        return replace(added, epsilon=composed, delta=delta, accountant=Term(Accountant.PLD))
+
+
+def unprotected(unit: Unit) -> Guarantee:
+    """No promise at all: ε = ∞."""
+    return Guarantee(
+        epsilon=math.inf,
+        delta=0.0,
+        unit=unit,
+        adjacency=Adjacency.REPLACE,
+        trust=Trust.LOCAL,
+        mechanism=Term("none"),
+        noise_source=NoiseSource.OS_ENTROPY,
+    )
