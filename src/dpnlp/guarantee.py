@@ -89,6 +89,7 @@ class Exposure(StrEnum):
     """Something that left the private data and that the guarantee does not cover (laws 9 and 10)."""
 
     CLASSES = "classes"
+    COMPARISON = "comparison"
     DIAGNOSTICS = "diagnostics"
     LABELS = "labels"
     PRETRAINING = "pretraining"
@@ -101,6 +102,7 @@ class Exposure(StrEnum):
         """What the reader of a statement is told."""
         return {
             Exposure.CLASSES: "Which classes there are was taken from the private data.",
+            Exposure.COMPARISON: "How alike the rewritten texts and the original ones are was written out.",
             Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",

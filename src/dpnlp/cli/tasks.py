@@ -15,11 +15,16 @@ TASKS = {"translation": "translation", "classification": "reading", "tagging": "
 USUAL = "translation"
 
 
+def flag_of(name: str, arguments: Sequence[str]) -> str:
+    """What a flag is given, the last time that it is, before anything else is known of the flags; or nothing."""
+    pairs = [(*word.partition("="), after) for word, after in zip(arguments, [*arguments[1:], ""], strict=True)]
+    return next((value or after for flag, _, value, after in reversed(pairs) if flag == name), "")
+
+
 def task_of(arguments: Sequence[str]) -> str:
     """The task that a flag names, else that of the settings file or the run that comes first."""
-    pairs = [(*word.partition("="), after) for word, after in zip(arguments, [*arguments[1:], ""], strict=True)]
-    if named := [value or after for flag, _, value, after in pairs if flag == "--task"]:
-        return named[-1]  # as with every flag
+    if named := flag_of("--task", arguments):
+        return named
     first = next((word for word in arguments if not word.startswith("-")), "")
     if first.endswith((".yaml", ".yml")):
         return str(read_settings(first).get("task", USUAL))

@@ -42,7 +42,12 @@ class FixedSeed:
     kind = NoiseSource.FIXED_SEED
 
     def __init__(self, seed: int) -> None:
-        self._generator = np.random.default_rng(seed)
+        self._seed = seed
+        self.restart()
+
+    def restart(self, *place: int) -> None:
+        """Goes to a place of its own for these numbers, so that work that was stopped goes on as it would have."""
+        self._generator = np.random.default_rng((self._seed, *place) if place else self._seed)
 
     def bytes(self, count: int) -> bytes:
         return self._generator.bytes(count)

@@ -36,6 +36,13 @@ class Rewriter(ABC):
         """What any exchange of is hidden: the whole text, unless a method promises less."""
         return Unit.TEXT
 
+    @property
+    def carried(self) -> float:
+        """The share of texts that are rewritten by what they say, the rest being drawn blindly, for whoever learns from
+        them; 1 where the two cannot be told apart.
+        """
+        return 1.0
+
     def guarantee(self) -> Guarantee:
         """What the rewriting of one text promises."""
         if self.mechanism is None:

@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,34 @@ def json_object(file: Path, text: str, line: int | None = None) -> dict[str, Any
     return entry
 
 
-def json_lines(file: Path) -> list[dict[str, Any]]:
-    """A JSON object from every line; none where there is no file."""
+def json_lines(file: Path, most: int | None = None) -> list[dict[str, Any]]:
+    """A JSON object from every line, or from so many of the first; none where there is no file."""
     if not file.exists():
         return []
-    text = read(file)
-    return [json_object(file, line, number) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    lines = islice(read(file).split("\n"), most)
+    return [json_object(file, line, number) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+class Growing:
+    """A file of lines that grows by a few of them at a time, each time brought to the disk."""
+
+    def __init__(self, file: Path) -> None:
+        """Goes on after the last whole line: half a line, written when the power went, is cut off."""
+        self._file = file
+        with refusals(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            with file.open("rb+") as opened:
+                self.lines, end = 0, 0
+                for line in opened:
+                    if line.endswith(b"\n"):
+                        self.lines, end = self.lines + 1, end + len(line)
+                opened.truncate(end)
+
+    def append(self, lines: Sequence[str]) -> None:
+        """Adds the lines."""
+        with refusals(self._file), self._file.open("a", encoding="utf-8", newline="\n") as opened:
+            opened.write("".join(f"{line}\n" for line in lines))
+            opened.flush()
+            os.fsync(opened.fileno())
+        self.lines += len(lines)

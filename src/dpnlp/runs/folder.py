@@ -5,6 +5,7 @@
       privacy.json       the guarantee, its signature and statement, and the events it was computed from
       metrics.jsonl      one line per evaluation
       predictions/       one .jsonl per split
+      rewritten/         one .jsonl per split: texts that were rewritten to be published
       details.json       what is behind the scores of each split: classes, and which was taken for which
       audit.json         how strongly the model gives planted secrets away, where that was measured
       model/             Hugging Face format
@@ -99,6 +100,18 @@ class Run:
     def write_report(self, page: str) -> None:
         """The page for people."""
         write(self.report, page)
+
+    def rewritten(self, split: str) -> Path:
+        """Where the rewritten texts of a split are."""
+        return self.path / "rewritten" / f"{split}.jsonl"
+
+    def rewritten_splits(self) -> list[str]:
+        """The splits that were rewritten."""
+        return sorted(file.stem for file in (self.path / "rewritten").glob("*.jsonl"))
+
+    def rewritten_texts(self, split: str, most: int | None = None) -> list[dict[str, Any]]:
+        """The rewritten texts, or so many of the first, each with its label if it has one."""
+        return json_lines(self.rewritten(split), most)
 
     # What was asked for
 

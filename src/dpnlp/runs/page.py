@@ -13,7 +13,7 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any
 
-from dpnlp.guarantee import Guarantee, NoiseSource
+from dpnlp.guarantee import Guarantee, NoiseSource, Trust
 from dpnlp.runs.classes import classes
 from dpnlp.runs.folder import Run
 from dpnlp.runs.markup import Html, box, div, element, joined, paragraph, section, table
@@ -31,6 +31,7 @@ def page_of_run(run: Run, samples: int = 8) -> str:
         _scores(run),
         classes(run),
         _curves(run),
+        _rewritten(run, samples),
         _samples(run, samples),
         _secrets(run),
         _verification(run),
@@ -89,7 +90,8 @@ def _about(run: Run) -> str:
 def _caution(promised: Guarantee) -> tuple[str, str, str]:
     """What has to be said before anything else: how bad it is, in a few words, and in a sentence. Or nothing."""
     if not promised.is_private:
-        without = "This model was trained without privacy. Treat it as you would treat the data it has seen."
+        what = "These texts were rewritten" if promised.trust is Trust.LOCAL else "This model was trained"
+        without = f"{what} without privacy. Treat it as you would treat the data behind it."
         return "bad", "Nothing is promised", without
     if promised.noise_source is NoiseSource.FIXED_SEED:
         seed = "The noise came from a fixed seed. Against whoever knows the seed, nothing is promised."
@@ -198,7 +200,8 @@ def _scores(run: Run) -> Html:
     parts = []
     for found in scores(run):
         names = dict.fromkeys((*found.before, *found.after))
-        sides = {"before training": found.before, "after training": found.after}
+        heads = ("original", "rewritten") if run.rewritten_splits() else ("before training", "after training")
+        sides = dict(zip(heads, (found.before, found.after), strict=True))
         known = {head: side for head, side in sides.items() if side}
         rows = [[label(name), *(_figure(side.get(name)) for side in known.values())] for name in names]
         shown = table([found.split, *known], rows, "scores", 1)
@@ -228,6 +231,20 @@ def _scores_by_epsilon(grouped: Table) -> Html:
 def _figures(drawings: Iterable[str]) -> Html:
     drawn = [element("figure", Html(drawing)) for drawing in drawings]
     return div(*drawn, class_="figures") if drawn else Html("")
+
+
+def _rewritten(run: Run, most: int) -> Html:
+    """The first texts of every split that was rewritten, without the texts that they stand for."""
+    parts = []
+    for split in run.rewritten_splits():
+        rows = run.rewritten_texts(split, most)
+        heads = [head for head in ("text", "label") if any(head in row for row in rows)]
+        cells = [[str(row.get(head, "–")) for head in heads] for row in rows]
+        parts += [element("h3", split), table(heads, cells, "samples stacked")]
+    if not parts:
+        return Html("")
+    note = "Each stands for a private text that is not shown here."
+    return section(element("h2", "What is published"), *parts, paragraph(note, class_="note"))
 
 
 def _samples(run: Run, most: int) -> Html:

@@ -9,7 +9,8 @@ from rich.console import Console
 class Progress:
     """A bar of steps with their speed, the time left and ε, on standard error, if that is a terminal."""
 
-    def __init__(self, steps: int, done: int = 0) -> None:
+    def __init__(self, steps: int, done: int = 0, what: str = "training", unit: str = "steps") -> None:
+        self._unit = unit
         console = Console(stderr=True)
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
@@ -21,18 +22,18 @@ class Progress:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("training", total=steps, completed=done, speed="", spent="")
+        self._task = self._bar.add_task(what, total=steps, completed=done, speed="", spent="")
 
     @property
     def shown(self) -> bool:
         """Whether anybody sees it."""
         return not self._bar.disable
 
-    def advance(self, epsilon: float) -> None:
-        """One more step was made, and ε is at most this much."""
+    def advance(self, epsilon: float, steps: int = 1) -> None:
+        """So many more steps were made, and ε is at most this much."""
         speed = self._bar.tasks[0].speed
-        shown = f"{speed:.1f} steps/s" if speed else ""
-        self._bar.update(self._task, advance=1, speed=shown, spent=f"ε ≤ {epsilon:g}")
+        shown = f"{speed:.1f} {self._unit}/s" if speed else ""
+        self._bar.update(self._task, advance=steps, speed=shown, spent=f"ε ≤ {epsilon:g}")
 
     def __enter__(self) -> "Progress":
         self._bar.start()

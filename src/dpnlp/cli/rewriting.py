@@ -1,0 +1,237 @@
+"""One run of `dpnlp rewrite`: from the ledger to the report."""
+
+import json
+import secrets
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from dpnlp import events
+from dpnlp.accounting.fingerprint import fingerprint
+from dpnlp.accounting.ledger import Ledger
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import to_dict
+from dpnlp.cli.interruption import interruptible
+from dpnlp.events import Composed, Event
+from dpnlp.guarantee import Exposure, Guarantee, Term
+from dpnlp.mechanisms import RandomizedResponse
+from dpnlp.mechanisms.randomness import OS_ENTROPY, FixedSeed, Source
+from dpnlp.rewriting import folders
+from dpnlp.runs.files import Growing
+from dpnlp.runs.folder import Run
+from dpnlp.training.progress import Progress
+
+if TYPE_CHECKING:
+    from dpnlp.cli.rewrite import Rewrite
+    from dpnlp.data.records import Records
+    from dpnlp.models.sentence_vectors import SentenceEncoder
+
+
+class Rewriting:
+    """One call of the verb."""
+
+    def __init__(self, asked: "Rewrite") -> None:
+        self.asked, self.path = asked, asked.runs / asked.name
+        if not asked.resume and (self.path / "config.yaml").exists():
+            raise BadInput(
+                f"name = {asked.name}: there is a run in {self.path} already; choose another name, or go on with it by "
+                f"{self._resuming}"
+            )
+        if asked.resume and (not self.path.exists() or Run.open(self.path).report.exists()):
+            what = "is finished" if self.path.exists() else "is not there"
+            raise BadInput(f"name = {asked.name}: the run in {self.path} {what}; leave out --resume.")
+        corpus = asked.data.splits()
+        if corpus.train is None:
+            raise BadInput("data.train is not given: name the file to rewrite, or a corpus.")
+        self.texts: dict[str, Records[Any]] = {"train": corpus.train}
+        if corpus.validation:
+            self.texts["validation"] = corpus.validation
+        self.test = corpus.test
+        self.classes = asked.data.labels or corpus.labels
+        self.source: Source = OS_ENTROPY if asked.privacy.seed is None else FixedSeed(asked.privacy.seed)
+        self.rewriter = folders.load(asked.rewriter, asked.privacy.epsilon, asked.privacy.delta, self.source)
+        self.many = {split: self._counted(records) for split, records in self.texts.items()}
+        self._refuse_delta()
+
+    def run(self) -> Run:
+        """From the ledger to the report."""
+        from dpnlp.runs.page import page_of_run
+
+        promised = self.guarantee.to_json()
+        if self.asked.resume:
+            self.folder = Run.open(self.path)
+        else:
+            command = shlex.join(["dpnlp", *sys.argv[1:]])
+            self.folder = Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
+            self._write_privacy(promised)
+        self._charge()
+        for place, (split, records) in enumerate(self.texts.items()):
+            self._rewrite(place, split, records)
+        self._score()
+        self.folder.write_report(page_of_run(self.folder))
+        return Run.open(self.path)
+
+    # What is promised
+
+    @cached_property
+    def labels(self) -> RandomizedResponse | None:
+        """What labels go through, or None where they are in clear or there are none."""
+        epsilon = self.asked.privacy.label_epsilon
+        if epsilon is None:
+            return None
+        if self.asked.data.label is None:
+            raise BadInput(f"privacy.label_epsilon = {epsilon:g}: the texts have no labels; leave it out.")
+        return RandomizedResponse(epsilon, len(self.names), self.source)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The labels that there can be."""
+        from dpnlp.data.records import labels_of
+
+        return self.classes or labels_of(record for records in self.texts.values() for record in records)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """For one person, or for one text where a person has no more; the label of a text belongs to it."""
+        privacy = self.asked.privacy
+        many = privacy.texts_per_person
+        one = (
+            self.rewriter.guarantee() if many == 1 else self.rewriter.guarantee_for_person(many, privacy.delta or None)
+        )
+        if self.labels:
+            both = Term.of("composed", texts=one.mechanism.name, labels=self.labels.term.name)
+            spent = one.epsilon + many * self.labels.epsilon
+            one = replace(one, epsilon=spent, mechanism=both, accountant=Term("basic-composition"))
+        exposures = [*folders.exposures_of(self.asked.rewriter)]
+        if self.asked.data.label is not None:
+            exposures += [] if self.labels else [Exposure.LABELS]
+            exposures += [] if self.classes else [Exposure.CLASSES]
+        exposures += [Exposure.COMPARISON] if privacy.diagnostics else []
+        return one.with_exposures(*exposures)
+
+    @property
+    def event(self) -> Event:
+        """What happens to one text with its label."""
+        text = self.rewriter.event
+        return Composed((text, self.labels.event())) if self.labels else text
+
+    def _counted(self, records: "Iterable[Any]") -> int:
+        """How many there are, all of which can be read, so that nothing is begun that cannot be finished."""
+        many = 0
+        for many, record in enumerate(records, 1):  # noqa: B007
+            if self.asked.data.label is not None and self.classes and record.label not in self.classes:
+                known = ", ".join(self.classes)
+                raise BadInput(f"data.labels: there is a text with another label than {known}; add it to them.")
+        return many
+
+    def _refuse_delta(self) -> None:
+        delta = self.rewriter.guarantee().delta
+        if delta and delta >= 1 / (texts := self.many["train"]):
+            raise BadInput(
+                f"privacy.delta = {delta:g}: it must be below one in the number of texts, 1/{texts}, else one of them "
+                f"could be published in clear; take at most {0.1 / texts:.0e}."
+            )
+
+    def _write_privacy(self, promised: dict[str, Any]) -> None:
+        described = {"method": folders.method_of(self.asked.rewriter), "run": secrets.token_hex(8)}
+        self.folder.write_privacy({"guarantee": promised, "plan": described, "events": [events.to_json(self.event)]})
+
+    def _charge(self) -> None:
+        """The ledger is charged before the first text is rewritten, and once, however often the run is resumed."""
+        chosen, train = self.asked.privacy.ledger, self.texts["train"]
+        ledger = Ledger(chosen) if chosen else Ledger.beside(train.place)
+        if not self.guarantee.is_private and not ledger.path.exists():
+            return
+        mark = fingerprint(*sorted(train.files), ledger=ledger)
+        adjacency, unit, run = self.guarantee.adjacency, self.rewriter.unit, self.folder.privacy["plan"]["run"]
+        try:
+            ledger.charge(f"dpnlp rewrite {self.asked.name}", self.event, unit, adjacency, mark, run)
+        except BadInput:
+            if not self.asked.resume:
+                shutil.rmtree(self.path, ignore_errors=True)  # Nothing was begun.
+            raise
+
+    # Rewriting
+
+    def _rewrite(self, place: int, split: str, records: "Iterable[Any]") -> None:
+        """Goes on after the last text that is written. What was drawn for a text and not written was never released."""
+        file = Growing(self.folder.rewritten(split))
+        waiting = islice(records, file.lines, None)
+        with interruptible() as interrupted, Progress(self.many[split], file.lines, "rewriting", "texts") as bar:
+            while some := list(islice(waiting, self.asked.batch)):
+                if isinstance(self.source, FixedSeed):
+                    self.source.restart(place, file.lines)
+                file.append([json.dumps(line, ensure_ascii=False) for line in self._rewritten(some)])
+                bar.advance(self.guarantee.epsilon, len(some))
+                if interrupted():
+                    raise KeyboardInterrupt(f"interrupted; what is rewritten is kept. Go on with: {self._resuming}")
+
+    def _rewritten(self, records: Sequence[Any]) -> Iterator[dict[str, str]]:
+        texts = self.rewriter.rewrite([record.text for record in records])
+        if self.asked.data.label is None:
+            yield from ({"text": text} for text in texts)
+            return
+        labels = [record.label for record in records]
+        if self.labels:
+            told = self.labels.release([self.names.index(label) for label in labels])
+            labels = [self.names[one] for one in told]
+        yield from ({"text": text, "label": label} for text, label in zip(texts, labels, strict=True))
+
+    @property
+    def _resuming(self) -> str:
+        return f"dpnlp rewrite {shlex.quote(str(self.path / 'config.yaml'))} --resume"
+
+    # Scores
+
+    def _score(self) -> None:
+        """A classifier learns from the rewritten texts; those of the test are as they were."""
+        asked = self.asked
+        if asked.scoring.encoder is None or self.test is None or asked.data.label is None:
+            return
+        from dpnlp.models.sentence_vectors import SentenceEncoder
+        from dpnlp.rewriting.downstream import Randomized
+
+        encoder, test, most = SentenceEncoder.load(asked.scoring.encoder), list(self.test), asked.scoring.most
+        spent = self.guarantee.epsilon if self.guarantee.is_private else "inf"
+        rows = []
+        if asked.privacy.diagnostics:
+            originals = {split: [one._asdict() for one in islice(its, most)] for split, its in self.texts.items()}
+            row, _ = _learned(encoder, originals, test, Randomized())
+            rows.append({"step": 0, "epsilon": 0.0, "split": "test", **row})
+        released = {split: self.folder.rewritten_texts(split, most) for split in self.texts}
+        told = Randomized(self.rewriter.carried, self.labels)
+        row, details = _learned(encoder, released, test, told)
+        rows.append({"step": 1, "epsilon": spent, "split": "test", **row})
+        if asked.privacy.diagnostics:
+            from dpnlp.metrics.bleu import bleu
+
+            score = bleu([line["text"] for line in released["train"]], [line["text"] for line in originals["train"]])
+            signature = {"bleu_signature": score.signature}
+            rows.append({"step": 1, "epsilon": spent, "split": "to the originals", "bleu": score.value, **signature})
+        self.folder.write_metrics(rows)
+        self.folder.write_details({"test": details})
+
+
+def _learned(
+    encoder: "SentenceEncoder", texts: dict[str, list[Any]], test: Sequence[Any], told: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The scores of a classifier of these texts on the test, and what is behind them."""
+    from dpnlp.metrics.f1 import confusion
+    from dpnlp.rewriting.downstream import learn
+
+    sides = {
+        split: (encoder([line["text"] for line in lines]), [line["label"] for line in lines])
+        for split, lines in texts.items()
+    }
+    classifier = learn(*sides["train"], sides.get("validation"), told)
+    predicted = classifier(encoder([record.text for record in test]))
+    found = confusion(references=[record.label for record in test], predictions=predicted)
+    row: dict[str, Any] = {}
+    for name, score in {"macro_f1": found.macro_f1(), "accuracy": found.accuracy()}.items():
+        row |= {name: score.value, f"{name}_signature": score.signature}
+    return row, found.to_json()

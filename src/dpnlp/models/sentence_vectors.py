@@ -1,0 +1,78 @@
+"""One vector for a whole text, from an encoder that was trained for it (Reimers and Gurevych 2019).
+
+The vector is the mean of the states of a text's tokens, brought to length 1. Texts that mean alike have vectors that
+point alike.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from numpy.typing import NDArray
+
+from dpnlp import checks
+from dpnlp.bookkeeping import Array
+from dpnlp.checks import BadInput
+from dpnlp.models.lstm import mean
+from dpnlp.models.pretrained.encoders import Encoder, load_encoder
+
+LENGTHS = (16, 32, 64, 128, 256, 512)
+"""The lengths that texts are padded to, so that few programs are compiled."""
+
+Vectors = NDArray[np.float32]
+"""[texts, width], each of length 1."""
+
+
+class SentenceEncoder:
+    """Texts to vectors. A text of more than `longest` tokens is cut."""
+
+    def __init__(self, encoder: Encoder, longest: int = 128, batch: int = 128) -> None:
+        if encoder.tokenizer is None:
+            raise BadInput(f"encoder = {encoder.name}: its folder has no tokenizer; add the files of the tokenizer.")
+        self.encoder, self.width = encoder, encoder.model.config.width
+        self.longest = min(checks.count("longest", longest, least=2), encoder.model.config.positions)
+        self.batch = checks.count("batch", batch)
+        self._tokenizer: Any = encoder.tokenizer
+        self._structure, self._weights = nnx.split(encoder.model)
+
+    @classmethod
+    def load(cls, source: str | Path, *, longest: int = 128, computes: str | None = None) -> "SentenceEncoder":
+        """From a folder of Hugging Face, or an id on the hub."""
+        return cls(load_encoder(source, computes=computes), longest)
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of the texts, in their order."""
+        if not len(texts):
+            return np.zeros((0, self.width), np.float32)
+        tokens = self._tokenizer(list(texts), truncation=True, max_length=self.longest)["input_ids"]
+        order = np.argsort([len(ids) for ids in tokens], kind="stable")
+        found = np.zeros((len(tokens), self.width), np.float32)
+        for start in range(0, len(order), self.batch):
+            rows = order[start : start + self.batch]
+            found[rows] = self._encoded([tokens[row] for row in rows])
+        return found
+
+    def known(self, text: str) -> bool:
+        """Whether any token of the text is in the vocabulary; an empty text has none."""
+        special = set(self._tokenizer.all_special_ids)
+        return any(token not in special for token in self._tokenizer(text)["input_ids"])
+
+    def _encoded(self, tokens: list[list[int]]) -> Vectors:
+        longest = max(map(len, tokens))
+        length = next(length for length in (*LENGTHS, longest) if length >= longest)
+        ids = np.full((self.batch, length), self._tokenizer.pad_token_id, np.int32)
+        mask = np.zeros((self.batch, length), np.int32)
+        for row, found in enumerate(tokens):
+            ids[row, : len(found)], mask[row, : len(found)] = found, 1
+        return np.asarray(_vectors(self._structure, self._weights, ids, mask))[: len(tokens)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _vectors(structure: Any, weights: Any, ids: Array, mask: Array) -> Array:  # [batch, length] -> [batch, width]
+    pooled = mean(nnx.merge(structure, weights)(ids, mask), mask)
+    return pooled / jnp.maximum(jnp.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)

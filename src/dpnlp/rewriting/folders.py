@@ -1,0 +1,55 @@
+"""A rewriter in a folder: rewriter.json says which method it is and what of private texts went into it."""
+
+import json
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Exposure
+from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
+from dpnlp.rewriting.base import Rewriter
+
+METHODS = {"echo": "dpnlp.rewriting.echo"}
+"""The module of each method; it has `load(folder, epsilon, delta, source)`, and is imported when it is used."""
+
+_NAME = "rewriter.json"
+
+
+def describe(folder: Path, method: str, exposures: Iterable[Exposure] = ()) -> None:
+    """Writes what the folder is; it comes last, so that a folder with it is whole."""
+    entry = {"method": method, "not_covered": [str(exposure) for exposure in exposures]}
+    (folder / _NAME).write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
+
+
+def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> Rewriter:
+    """The rewriter in a folder, at this ε and δ."""
+    method = _described(folder)["method"]
+    if method not in METHODS:
+        raise BadInput(f"{folder / _NAME}: method = {method}: it must be one of {', '.join(METHODS)}.")
+    found: Rewriter = import_module(METHODS[method]).load(folder, epsilon, delta, source)
+    return found
+
+
+def method_of(folder: Path) -> str:
+    """The name of the method in a folder."""
+    return str(_described(folder)["method"])
+
+
+def exposures_of(folder: Path) -> tuple[Exposure, ...]:
+    """What of private texts went into the rewriter without being covered."""
+    return tuple(Exposure(word) for word in _described(folder)["not_covered"])
+
+
+def _described(folder: Path) -> dict[str, list[str] | str]:
+    try:
+        entry = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+    except OSError:
+        raise BadInput(
+            f"{folder}: there is no rewriter in it, for it has no {_NAME}; dpnlp pretrain makes one."
+        ) from None
+    except ValueError:
+        entry = None
+    if not isinstance(entry, dict) or not {"method", "not_covered"} <= entry.keys():
+        raise BadInput(f"{folder / _NAME}: it does not say what the rewriter is; make the rewriter again.")
+    return entry

@@ -1,0 +1,208 @@
+"""`dpnlp pretrain` and `dpnlp rewrite`, run as a person runs them, with a micro encoder and made-up words."""
+
+import contextlib
+import io
+import json
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dpnlp.accounting.ledger import Ledger
+from dpnlp.cli.main import main
+from dpnlp.cli.rewriting import Rewriting
+from dpnlp.guarantee import Adjacency, Exposure, Trust, Unit
+from dpnlp.runs.folder import Run
+
+from ..tasks.readers import LABELS, WORDS, encoder, labelled, write_labelled
+
+SECRET = "zuqqwx"
+MAKE = "pretrain --method echo --output {} --data.train bank.txt --data.public --model.encoder encoder"
+REWRITE = "rewrite --rewriter echo --data.train notes.jsonl --data.test test.jsonl --data.label label --privacy.seed 0"
+NAMED = f"--data.labels {' '.join(LABELS)}"
+
+
+@pytest.fixture(scope="module")
+def dpnlp(tmp_path_factory):
+    """Runs a command in a folder with an encoder, public sentences and private notes; gives code, stdout and stderr."""
+    home = tmp_path_factory.mktemp("home")
+    encoder(home / "encoder")
+    (home / "bank.txt").write_text("".join(f"{one} {two}\n" for one in WORDS[:9] for two in WORDS[9:18]))
+    write_labelled(home / "notes.jsonl", labelled(40, 1))
+    write_labelled(home / "test.jsonl", labelled(12, 2))
+    (home / "plain.txt").write_text(f"ba de {SECRET}\n\ngi {SECRET} ku\n")
+
+    def run(line):
+        before, out, err = Path.cwd(), io.StringIO(), io.StringIO()
+        os.chdir(home)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = main(shlex.split(line))
+        finally:
+            os.chdir(before)
+        return code, out.getvalue(), err.getvalue()
+
+    run.home = home
+    code, out, err = run(MAKE.format("echo"))
+    assert code == 0, err
+    assert "81" in out
+    return run
+
+
+def texts(dpnlp, name, split="train"):
+    return Run(dpnlp.home / "runs" / name).rewritten_texts(split)
+
+
+@pytest.fixture(scope="module")
+def scored(dpnlp):
+    """A run with a score."""
+    code, out, err = dpnlp(f"{REWRITE} --name scored --privacy.epsilon 3 --scoring.encoder encoder {NAMED} --json")
+    assert code == 0, err
+    return json.loads(out), Run(dpnlp.home / "runs" / "scored")
+
+
+def test_what_comes_out_is_public_sentences_with_the_labels(dpnlp, scored):
+    bank = (dpnlp.home / "bank.txt").read_text().split("\n")
+    notes = [json.loads(line) for line in (dpnlp.home / "notes.jsonl").read_text().splitlines()]
+    released = texts(dpnlp, "scored")
+    assert [row["label"] for row in released] == [row["label"] for row in notes]
+    assert {row["text"] for row in released} <= {*bank}
+    assert {key for row in released for key in row} == {"text", "label"}
+
+
+def test_the_promise_is_local_for_a_text_and_names_the_labels(scored):
+    entry, run = scored
+    promised = run.guarantee
+    assert (promised.epsilon, promised.delta) == (3.0, 0.0)
+    assert (promised.unit, promised.adjacency, promised.trust) == (Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL)
+    assert promised.not_covered == (Exposure.LABELS,)
+    assert entry["signature"] == promised.signature()
+    assert run.privacy["plan"]["method"] == "echo"
+
+
+def test_a_classifier_of_the_rewritten_texts_is_scored_on_original_ones(scored):
+    entry, run = scored
+    assert 0 <= entry["scores"]["test"]["rewritten"]["macro_f1"] <= 1
+    assert entry["scores"]["test"]["original"] == {}
+    page = run.report.read_text(encoding="utf-8")
+    assert "What is published" in page
+    assert "macro-F1" in page
+
+
+def test_it_is_charged_to_the_ledger_once(dpnlp, scored):
+    releases = Ledger.beside(dpnlp.home / "notes.jsonl").read().releases
+    (release,) = [one for one in releases if "scored" in one.what]
+    assert (release.unit, release.adjacency) == (Unit.TEXT, Adjacency.REPLACE)
+
+
+def test_texts_alone_and_nothing_of_them_in_any_file(dpnlp):
+    code, out, err = dpnlp("rewrite --name plain --rewriter echo --data.train plain.txt --privacy.epsilon 1")
+    assert code == 0, err
+    assert [set(row) for row in texts(dpnlp, "plain")] == [{"text"}] * 2
+    assert SECRET not in out + err
+    for file in (dpnlp.home / "runs" / "plain").rglob("*"):
+        assert file.is_dir() or SECRET.encode() not in file.read_bytes()
+
+
+def test_labels_go_through_randomized_response(dpnlp):
+    code, _, err = dpnlp(f"{REWRITE} --name told --privacy.epsilon 3 --privacy.label-epsilon 0.1 {NAMED}")
+    assert code == 0, err
+    promised = Run(dpnlp.home / "runs" / "told").guarantee
+    assert promised.epsilon == pytest.approx(3.1)
+    assert promised.not_covered == ()
+    notes = [json.loads(line)["label"] for line in (dpnlp.home / "notes.jsonl").read_text().splitlines()]
+    changed = [row["label"] != label for row, label in zip(texts(dpnlp, "told"), notes, strict=True)]
+    assert 5 < sum(changed) < 40
+
+
+def test_classes_that_are_found_in_the_data_are_named(dpnlp):
+    code, _, err = dpnlp(f"{REWRITE} --name found --privacy.epsilon 3 --privacy.label-epsilon 1")
+    assert code == 0, err
+    assert Run(dpnlp.home / "runs" / "found").guarantee.not_covered == (Exposure.CLASSES,)
+
+
+def test_a_person_with_several_texts(dpnlp):
+    code, _, err = dpnlp(f"{REWRITE} --name person --privacy.epsilon 0.5 --privacy.texts-per-person 4 {NAMED}")
+    assert code == 0, err
+    promised = Run(dpnlp.home / "runs" / "person").guarantee
+    assert (promised.unit, promised.epsilon) == (Unit.USER, 2.0)
+
+
+def test_comparing_with_the_originals_is_named(dpnlp):
+    flags = "--privacy.epsilon inf --privacy.diagnostics --scoring.encoder encoder"
+    code, out, err = dpnlp(f"{REWRITE} --name compared {flags} {NAMED} --json")
+    assert code == 0, err
+    found = json.loads(out)["scores"]
+    assert found["test"]["original"]["macro_f1"] > 0
+    assert "bleu" in found["to the originals"]["rewritten"]
+    assert Exposure.COMPARISON in Run(dpnlp.home / "runs" / "compared").guarantee.not_covered
+
+
+def test_a_run_that_was_stopped_goes_on_and_gives_the_same(dpnlp, monkeypatch):
+    flags = f"--privacy.epsilon 2 --batch 7 {NAMED}"
+    assert dpnlp(f"{REWRITE} --name whole {flags}")[0] == 0
+    original, calls = Rewriting._rewritten, []
+
+    def failing(self, records):
+        calls.append(len(records))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, records)
+
+    monkeypatch.setattr(Rewriting, "_rewritten", failing)
+    assert dpnlp(f"{REWRITE} --name parts {flags}")[0] == 130
+    monkeypatch.undo()
+    assert len(texts(dpnlp, "parts")) == 14
+    with Run(dpnlp.home / "runs" / "parts").rewritten("train").open("a") as file:
+        file.write('{"text": "half a li')
+    code, _, err = dpnlp("rewrite runs/parts/config.yaml --resume")
+    assert code == 0, err
+    assert texts(dpnlp, "parts") == texts(dpnlp, "whole")
+    releases = Ledger.beside(dpnlp.home / "notes.jsonl").read().releases
+    assert sum("parts" in one.what for one in releases) == 1
+
+
+def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
+    (dpnlp.home / "poor.txt").write_text("ba de\ngi ku\n")
+    assert dpnlp("ledger budget poor.txt --epsilon 1 --delta 1e-6 --unit text --adjacency replace")[0] == 0
+    code, _, err = dpnlp("rewrite --name poor --rewriter echo --data.train poor.txt --privacy.epsilon 2")
+    assert code == 2
+    assert "the budget is 1.0" in err
+    assert not (dpnlp.home / "runs" / "poor").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (f"{REWRITE} --name scored", "--name = scored: there is a run in runs/scored already"),
+        (f"{REWRITE} --name no --resume", "--name = no: the run in runs/no is not there; leave out --resume"),
+        (
+            "rewrite --name scored --rewriter echo --resume --data.train notes.jsonl",
+            "the run in runs/scored is finished",
+        ),
+        ("rewrite --name a --rewriter echo", "data.train is not given: name the file to rewrite"),
+        ("rewrite --name a --rewriter encoder --data.train notes.jsonl", "encoder: there is no rewriter in it"),
+        (f"{REWRITE} --name a --data.label lable", "the label (lable) is missing; there are"),
+        (f"{REWRITE} --name a --privacy.epsilon 0", "--privacy.epsilon = 0.0: it must be a number above 0"),
+        (f"{REWRITE} --name a --privacy.label-epsilon 0", "it must be a finite number above 0"),
+        (
+            f"{REWRITE} --name a --privacy.label-epsilon 1 --data.labels bad fair",
+            "there is a text with another label than bad, fair; add it",
+        ),
+        (
+            "rewrite --name a --rewriter echo --data.train plain.txt --privacy.label-epsilon 1",
+            "the texts have no labels; leave it out",
+        ),
+        (MAKE.format("echo"), "--output = echo: it is there already"),
+        (MAKE.format("b").replace("--data.public ", ""), "if it is public say so by --data.public"),
+        (MAKE.format("b").replace("bank.txt", "notes.jsonl"), "a ledger lies beside it, so it is private"),
+        (MAKE.format("b").replace("bank.txt", "none.txt"), "none.txt: there is no such file"),
+        (MAKE.format("b").replace("echo", "eco"), "method = eco: it must be one of echo"),
+    ],
+)
+def test_refusals(dpnlp, scored, line, said):
+    code, _, err = dpnlp(line)
+    assert code == 2
+    assert said in err
+    assert not (dpnlp.home / "runs" / "a").exists()

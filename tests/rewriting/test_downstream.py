@@ -1,0 +1,69 @@
+"""A classifier learns from randomized texts and labels, and is told how they were randomized."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from dpnlp.checks import BadInput
+from dpnlp.mechanisms import RandomizedResponse
+from dpnlp.mechanisms.randomness import FixedSeed
+from dpnlp.rewriting.downstream import Randomized, learn
+
+LABELS = ("a", "b", "c")
+CENTRES = np.array([[2.0, 0, 0, 0], [0, 2.0, 0, 0], [0, 0, 2.0, 0]])
+
+
+def drawn(count, seed, shares=(0.4, 0.3, 0.3)):
+    rng = np.random.default_rng(seed)
+    y = rng.choice(3, count, p=shares)
+    return (CENTRES[y] + rng.normal(size=(count, 4))).astype(np.float32), [LABELS[one] for one in y]
+
+
+def test_it_is_logistic_regression():
+    """As scikit-learn has it, whose C is 1/(2 n penalty)."""
+    vectors, labels = drawn(400, 0)
+    found = learn(vectors, labels)
+    theirs = LogisticRegression(C=1 / (2 * 400 * 1e-4), max_iter=2000, tol=1e-8).fit(vectors, labels)
+    others, _ = drawn(200, 1)
+    logits = others @ found.weights + found.bias
+    centred = logits - logits.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(centred, theirs.decision_function(others), atol=0.02)
+    assert found(others) == list(theirs.predict(others))
+
+
+def accuracy(classifier, data):
+    return np.mean(np.array(classifier(data[0])) == data[1])
+
+
+def test_it_learns_more_when_it_is_told_that_texts_were_drawn_blindly():
+    """Every other text is a random one, and two labels are rare: untold, the classifier forgets them."""
+    shares = (0.8, 0.15, 0.05)
+    vectors, labels = drawn(6000, 2, shares)
+    blind = np.random.default_rng(3).random(len(labels)) < 0.5
+    vectors[blind] = drawn(int(blind.sum()), 4, (1 / 3, 1 / 3, 1 / 3))[0]
+    test = drawn(3000, 5, (1 / 3, 1 / 3, 1 / 3))
+    told, untold = (accuracy(learn(vectors, labels, None, how), test) for how in (Randomized(0.5), Randomized()))
+    assert told > untold + 0.15
+
+
+def test_it_undoes_randomized_response():
+    vectors, labels = drawn(6000, 6, (0.8, 0.15, 0.05))
+    response = RandomizedResponse(1.0, 3, FixedSeed(0))
+    answers = [LABELS[one] for one in response.release([LABELS.index(label) for label in labels])]
+    test = drawn(3000, 7)
+    assert accuracy(learn(vectors, answers, None, Randomized(labels=response)), test) > 0.8
+    np.testing.assert_allclose(Randomized(labels=response).transition(3).sum(axis=1), 1)
+    assert Randomized(labels=response).transition(3)[0, 0] == pytest.approx(response.theta)
+
+
+def test_validation_data_choose_the_penalty():
+    vectors, labels = drawn(300, 8)
+    held = drawn(100, 9)
+    assert accuracy(learn(vectors, labels, (held[0], [*held[1][:-1], "unheard of"])), drawn(500, 10)) > 0.8
+
+
+def test_refusals():
+    with pytest.raises(BadInput, match="there is only one, 'a'"):
+        learn(np.zeros((2, 3), np.float32), ["a", "a"])
+    with pytest.raises(BadInput, match="carried = 0"):
+        Randomized(0.0)

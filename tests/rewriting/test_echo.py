@@ -1,0 +1,154 @@
+"""Echo: a text comes back as a public sentence, each of the most alike e^ε times as likely as any other."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Adjacency, Trust, Unit
+from dpnlp.mechanisms.randomness import FixedSeed
+from dpnlp.models.sentence_vectors import SentenceEncoder
+from dpnlp.rewriting import echo
+from dpnlp.rewriting.echo import Bank, Echo
+
+from ..mechanisms.audit import FALSE_ALARM, chi_square, epsilon_lower_bound
+from ..tasks import readers
+
+WIDTH = 4
+
+
+class Meaning:
+    """A text's vector by its letters: texts of the same letters mean the same."""
+
+    width = WIDTH
+
+    def __call__(self, texts):
+        rng = [np.random.default_rng([ord(letter) for letter in text or "\0"]).normal(size=WIDTH) for text in texts]
+        rows = np.array(rng).reshape(-1, WIDTH)
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+SENTENCES = [f"sentence {number}" for number in range(30)]
+BANK = Bank.of(SENTENCES, Meaning())
+
+
+def most_alike(text, m):
+    """The m sentences with the largest inner products, by a loop."""
+    own = Meaning()([text])[0]
+    return sorted(range(len(BANK)), key=lambda one: -float(own @ BANK.vectors[one]))[:m]
+
+
+def test_a_bank_knows_how_alike_its_sentences_are():
+    """The mean over its sentences of the similarities to all others, from the largest to the smallest."""
+    alike = np.zeros(len(BANK) - 1)
+    for one in range(len(BANK)):
+        others = [float(BANK.vectors[one] @ BANK.vectors[two]) for two in range(len(BANK)) if two != one]
+        alike += np.array(sorted(others, reverse=True)) / len(BANK)
+    np.testing.assert_allclose(BANK.alike, alike, atol=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 4.0, 30.0])
+def test_as_many_are_preferred_as_make_the_outcome_most_alike(epsilon):
+    def expected(m):
+        theta = m * math.exp(epsilon) / (m * math.exp(epsilon) + len(BANK) - m)
+        return theta * BANK.alike[:m].mean() + (1 - theta) * BANK.alike[m:].mean()
+
+    assert BANK.preferred(epsilon) == max(range(1, len(BANK) - 1), key=expected)
+
+
+def test_fewer_are_preferred_the_more_may_be_said():
+    preferred = [BANK.preferred(epsilon) for epsilon in (1.0, 3.0, 10.0)]
+    assert preferred == sorted(preferred, reverse=True)
+    assert preferred[-1] == 1
+
+
+def test_each_sentence_counts_once_and_blank_ones_do_not():
+    bank = Bank.of(["a  b", "a b", "", " ", "c", "d"], Meaning())
+    assert bank.sentences == ("a b", "c", "d")
+    with pytest.raises(BadInput, match="it has 2 different sentences; it needs at least 3"):
+        Bank.of(["a", "b", "a"], Meaning())
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_a_text_comes_back_with_the_probabilities_of_the_definition(epsilon):
+    rewriter = Echo(BANK, Meaning(), epsilon, FixedSeed(0))
+    m = rewriter.mechanism.preferred
+    found = rewriter.rewrite(["what was said"] * 20_000)
+    weights = np.ones(len(BANK))
+    weights[most_alike("what was said", m)] = math.exp(epsilon)
+    counts = [found.count(sentence) for sentence in BANK.sentences]
+    assert chi_square(counts, weights / weights.sum()) > FALSE_ALARM
+
+
+def test_an_audit_of_two_texts_finds_no_more_than_is_claimed():
+    """The event is that one of the first text's preferred sentences comes up that the second does not prefer."""
+    rewriter, trials = Echo(BANK, Meaning(), 1.5, FixedSeed(1)), 40_000
+    m = rewriter.mechanism.preferred
+    texts = max(
+        ((f"text {a}", f"text {b}") for a in range(6) for b in range(a)),
+        key=lambda pair: len({*most_alike(pair[0], m)} - {*most_alike(pair[1], m)}),
+    )
+    event = {BANK.sentences[one] for one in {*most_alike(texts[0], m)} - {*most_alike(texts[1], m)}}
+    hits = [sum(found in event for found in rewriter.rewrite([text] * trials)) for text in texts]
+    assert 1.3 < epsilon_lower_bound(*hits, trials) <= 1.5
+
+
+def test_without_privacy_the_most_alike_sentence_comes_back():
+    rewriter = Echo(BANK, Meaning(), math.inf)
+    texts = ["one text", "another", "", "sentence 3"]
+    assert rewriter.rewrite(texts) == [BANK.sentences[most_alike(text, 1)[0]] for text in texts]
+    assert rewriter.rewrite(["sentence 3"]) == ["sentence 3"]
+    assert rewriter.guarantee().epsilon == math.inf
+    assert rewriter.rewrite([]) == []
+
+
+def test_what_is_promised():
+    promised = Echo(BANK, Meaning(), 2.0).guarantee()
+    assert (promised.epsilon, promised.delta) == (2.0, 0.0)
+    assert (promised.unit, promised.adjacency, promised.trust) == (Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL)
+    assert promised.mechanism.name == "subset-response"
+
+
+def test_how_many_texts_are_carried():
+    """The share λ for which the outcome is λ of a draw among the preferred and 1 − λ of one among all."""
+    rewriter = Echo(BANK, Meaning(), 2.0)
+    K, m, theta = len(BANK), rewriter.mechanism.preferred, rewriter.mechanism.theta
+    assert rewriter.carried / m + (1 - rewriter.carried) / K == pytest.approx(theta / m)
+    assert (1 - rewriter.carried) / K == pytest.approx((1 - theta) / (K - m))
+    assert Echo(BANK, Meaning(), math.inf).carried == 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan])
+def test_refusals(epsilon):
+    with pytest.raises(BadInput, match="epsilon"):
+        Echo(BANK, Meaning(), epsilon)
+
+
+def test_vectors_are_means_of_states_and_do_not_depend_on_batchmates(tmp_path):
+    torch = readers.torch
+    theirs = readers.encoder(tmp_path / "encoder").eval()
+    encoder = SentenceEncoder.load(tmp_path / "encoder")
+    texts = ["ba de gi", "ba", "", "xx yy", "ku lo ma ne pi ro tu ba ba ba de di do du ga ge gi go gu ka"]
+    found = encoder(texts)
+    for text, vector in zip(texts, found, strict=True):
+        given = readers.tokenizer()(text, return_tensors="pt")
+        with torch.no_grad():
+            mean = theirs(**given).last_hidden_state[0].mean(axis=0)
+        np.testing.assert_allclose(vector, mean / mean.norm(), atol=1e-5)
+        np.testing.assert_allclose(encoder([text])[0], vector, atol=1e-6)
+    assert [encoder.known(text) for text in texts] == [True, True, False, False, True]
+    assert encoder([]).shape == (0, 16)
+
+
+def test_a_rewriter_comes_back_from_its_folder(tmp_path):
+    readers.encoder(tmp_path / "start")
+    encoder = SentenceEncoder.load(tmp_path / "start")
+    bank = Bank.of(readers.WORDS, encoder)
+    echo.save(bank, encoder, tmp_path / "echo")
+    texts = ["ba de", "gi", "ku lo"]
+    loaded = echo.load(tmp_path / "echo", 2.0, source=FixedSeed(3))
+    assert loaded.rewrite(texts) == Echo(bank, encoder, 2.0, FixedSeed(3)).rewrite(texts)
+    (tmp_path / "echo" / "bank.json").unlink()
+    with pytest.raises(BadInput, match="its bank of sentences cannot be read"):
+        echo.load(tmp_path / "echo", 2.0)
