@@ -1,10 +1,12 @@
 """The files under configs/ are settings that the command takes."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from dpnlp.cli.config import parse
+from dpnlp.cli.rewrite import Rewrite
 from dpnlp.cli.sweep import planned
 from dpnlp.cli.train import Train
 
@@ -15,10 +17,11 @@ SETTINGS = sorted(set(CONFIGS.rglob("*.yaml")) - set(GRIDS))
 
 @pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.stem)
 def test_a_file_is_a_run_and_says_how_to_make_it(file):
-    run = parse(Train.chosen([str(file)]), [str(file)], "train")
+    verb = Rewrite if file.parent.name == "rewriting" else Train.chosen([str(file)])
+    run = parse(verb, [str(file)], verb.VERB)
     assert run.name == file.stem
-    assert run.privacy.is_private
-    assert f"dpnlp train {file.relative_to(CONFIGS.parent)}" in file.read_text(encoding="utf-8")
+    assert math.isfinite(run.privacy.epsilon)
+    assert f"dpnlp {verb.VERB} {file.relative_to(CONFIGS.parent)}" in file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("file", GRIDS, ids=lambda file: file.stem)

@@ -40,7 +40,7 @@ COMMANDS: Commands = {
     ("predict",): Command("dpnlp.cli.predict:Predict", "Label or tag texts, or answer questions, one a line"),
     ("pretrain",): Command("dpnlp.cli.pretrain:Pretrain", "Make a rewriter of public texts"),
     ("rewrite",): Command("dpnlp.cli.rewrite:Rewrite", "Exchange private texts for others that may be published"),
-    ("sweep",): Command("dpnlp.cli.sweep:Sweep", "Train a grid of settings and compare them"),
+    ("sweep",): Command("dpnlp.cli.sweep:Sweep", "Train or rewrite with a grid of settings and compare them"),
     ("demo",): Command("dpnlp.cli.demo:Demo", "See all of it at work on made-up notes of a clinic, in a few minutes"),
     ("account",): Command("dpnlp.cli.account:Account", "Plan a private training run: noise, steps or ε from the rest"),
     ("account", "mechanism", "randomized-response"): Command(

@@ -86,6 +86,7 @@ class Rewrite:
     is for a whole text, whatever it says. The rewriter is made of public texts by dpnlp pretrain. What it leaves is in
     runs/NAME: the rewritten texts, the guarantee, scores and report.html."""
 
+    VERB: ClassVar[str] = "rewrite"
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp pretrain --method echo --output rewriters/echo --data.train public.txt --data.public "
         "--model.encoder sentence-transformers/all-MiniLM-L6-v2",
@@ -111,6 +112,16 @@ class Rewrite:
             print_json(_entry(run))
         else:
             _print(run)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is there, all of it."""
+        return Run(self.runs / self.name).report.exists()
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run is there that can be gone on with."""
+        return (self.runs / self.name).exists()
 
     def made(self) -> Run:
         """Rewrites, and says nothing."""

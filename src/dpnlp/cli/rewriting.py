@@ -42,8 +42,8 @@ class Rewriting:
                 f"name = {asked.name}: there is a run in {self.path} already; choose another name, or go on with it by "
                 f"{self._resuming}"
             )
-        if asked.resume and (not self.path.exists() or Run.open(self.path).report.exists()):
-            what = "is finished" if self.path.exists() else "is not there"
+        if asked.resume and (asked.finished or not asked.begun):
+            what = "is finished" if asked.finished else "is not there"
             raise BadInput(f"name = {asked.name}: the run in {self.path} {what}; leave out --resume.")
         corpus = asked.data.splits()
         if corpus.train is None:

@@ -1,4 +1,4 @@
-"""`dpnlp sweep`: a grid of training runs from one file, ending in a table and a plot."""
+"""`dpnlp sweep`: a grid of runs from one file, ending in a table and a plot."""
 
 import itertools
 import os
@@ -16,18 +16,18 @@ import yaml
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, nearest, option, to_dict, warn
 from dpnlp.cli.report import Report
+from dpnlp.cli.rewrite import Rewrite
 from dpnlp.cli.settings import read_settings
 from dpnlp.cli.tasks import USUAL, verb_of
 from dpnlp.cli.train import Train
-from dpnlp.runs.folder import Run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """Train every combination of some settings, one run after the other or several at once, and compare them in a
-    table and a plot. The file holds under `settings` those of a run, or the names of files that have them, under `grid`
-    lists of values by dotted name, and `seeds`. What is finished is not made again; what was stopped goes on. Every
-    run is charged to the ledger, so that its sum also covers choosing the best of them."""
+    """Train, or rewrite, with every combination of some settings, one run after the other or several at once, and
+    compare the runs in a table and a plot. The file holds under `settings` those of a run, or the names of files that
+    have them, under `grid` lists of values by dotted name, and `seeds`. What is finished is not made again; what was
+    stopped goes on. Every run is charged to the ledger, so that its sum also covers choosing the best of them."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp sweep configs/nmt/bsd-grid.yaml",
@@ -45,7 +45,7 @@ class Sweep:
         """Makes the runs, and compares them on stdout."""
         folder = self.runs or Path("runs") / self.file.stem
         grid = list(planned(self.file, folder))
-        waiting = [one for one in grid if not Run(folder / one.name).model.exists()]
+        waiting = [one for one in grid if not one.finished]
         for one in grid if self.dry_run else ():
             print(f"{one.name}{'' if one in waiting else '   finished'}")
         if self.dry_run:
@@ -62,7 +62,7 @@ class Sweep:
             )
 
 
-def planned(file: Path, folder: Path) -> Iterator[Train]:
+def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:
     """The runs of a grid, each with a name that says where in the grid it is."""
     asked, known = read_settings(str(file)), ("settings", "grid", "seeds")
     for key in asked:
@@ -77,7 +77,8 @@ def planned(file: Path, folder: Path) -> Iterator[Train]:
             chosen = dict(zip((*grid, "privacy.seed"), values, strict=True))
             words = (_word(name, value) for name, value in chosen.items() if value is not None)
             whole = {**_nested(settings, chosen), "name": "-".join(filter(None, (start, *words))) or "run"}
-            yield replace(from_dict(verb_of("Train", str(whole.get("task", USUAL))), whole), runs=folder)
+            kind = Rewrite if "rewriter" in whole else verb_of("Train", str(whole.get("task", USUAL)))
+            yield replace(from_dict(kind, whole), runs=folder)
 
 
 def _starts(file: Path, settings: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
@@ -109,16 +110,15 @@ def _word(name: str, value: Any) -> str:
     return f"{name.rpartition('.')[2]}_{spelled}"
 
 
-def _made(asked: Train) -> str:
+def _made(asked: Train | Rewrite) -> str:
     """Makes a run in a process of its own, and says what went wrong, if anything did."""
     path = asked.runs / asked.name
-    resumes = (path / "checkpoints").is_dir()
     path.parent.mkdir(parents=True, exist_ok=True)
     settings = path.with_name(f"{asked.name}.yaml")
-    settings.write_text(yaml.safe_dump({**to_dict(asked), "resume": resumes}, sort_keys=False), encoding="utf-8")
+    settings.write_text(yaml.safe_dump({**to_dict(asked), "resume": asked.begun}, sort_keys=False), encoding="utf-8")
     log = path.with_name(f"{asked.name}.log")
     with log.open("a", encoding="utf-8") as file:
-        command = [sys.executable, "-m", "dpnlp", "train", str(settings)]
+        command = [sys.executable, "-m", "dpnlp", asked.VERB, str(settings)]
         code = subprocess.run(command, stdout=file, stderr=file, env=os.environ, check=False).returncode
     if code == 0:
         settings.unlink()

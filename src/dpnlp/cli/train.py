@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Train(ABC):
     """What all tasks have in common; `data`, `model` and `scoring` are those of the task."""
+
+    VERB: ClassVar[str] = "train"
 
     task: str = option(help="What is learned", group="the run")
     name: str = option(help="The name of the run", group="the run")
@@ -52,6 +54,16 @@ class Train(ABC):
         from dpnlp.cli.training import Training
 
         return Training(self).run()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is there, all of it."""
+        return Run(self.runs / self.name).model.exists()
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run is there that can be gone on with."""
+        return Run(self.runs / self.name).checkpoints.is_dir()
 
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpnlp import checks
-from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.models.sentence_vectors import Vectors
@@ -106,8 +105,14 @@ def _numbered(labels: Sequence[str], names: tuple[str, ...]) -> NDArray[np.int64
 
 
 def _negative_log(
-    flat: Array, vectors: Array, y: Array, transition: Array, pi: Array, carried: float, penalty: float
-) -> Array:
+    flat: jax.Array,
+    vectors: jax.Array,
+    y: jax.Array,
+    transition: jax.Array,
+    pi: jax.Array,
+    carried: float,
+    penalty: float,
+) -> jax.Array:
     """−log p of the labels in the mean, and the penalty."""
     table = flat.reshape(-1, len(pi))  # [width + 1, classes]
     q = jax.nn.softmax(vectors @ table[:-1] + table[-1])
