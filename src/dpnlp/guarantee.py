@@ -92,6 +92,7 @@ class Exposure(StrEnum):
     COMPARISON = "comparison"
     DIAGNOSTICS = "diagnostics"
     LABELS = "labels"
+    LENGTH = "length"
     PRETRAINING = "pretraining"
     TUNING = "tuning"
     VALIDATION = "validation"
@@ -105,6 +106,7 @@ class Exposure(StrEnum):
             Exposure.COMPARISON: "How alike the rewritten texts and the original ones are was written out.",
             Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
+            Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
             Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",
             Exposure.TUNING: "Settings were chosen by looking at the private data; those trials are not counted.",
             Exposure.VALIDATION: "Private validation data decided when to stop or which model to keep.",
@@ -314,6 +316,10 @@ class Guarantee:
     def _limits(self) -> str:
         weaker = "k·ε and a larger δ" if self.delta else "k·ε"
         several = "" if self.unit is Unit.USER else f" A person behind k of them is promised only {weaker}."
+        if self.unit is Unit.WORD:
+            several += (
+                f" All k words of a text are promised only {weaker}: no ε of a word compares with that of a text."
+            )
         limits = [
             f"The promise is for one {self.unit}.{several}",
             "What others wrote about a person is not covered by what that person is promised.",

@@ -3,6 +3,7 @@
 from dpnlp.mechanisms.exponential import Exponential
 from dpnlp.mechanisms.gaussian import Gaussian, analytic_epsilon, analytic_sigma, classical_sigma
 from dpnlp.mechanisms.laplace import Laplace
+from dpnlp.mechanisms.metric import Metric
 from dpnlp.mechanisms.randomized_response import RandomizedResponse
 from dpnlp.mechanisms.subset_response import SubsetResponse
 
@@ -10,6 +11,7 @@ __all__ = [
     "Exponential",
     "Gaussian",
     "Laplace",
+    "Metric",
     "RandomizedResponse",
     "SubsetResponse",
     "analytic_epsilon",
