@@ -108,7 +108,10 @@ def diameter(vectors: npt.ArrayLike) -> float:
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not np.all(np.isfinite(rows)):
         raise BadInput("vectors: there must be one row of finite numbers for each.")
-    rows = rows - rows.mean(axis=0)
+    rows = rows - rows.mean(axis=0) if len(rows) else rows
+    if not (largest := float(np.max(np.abs(rows), initial=0.0))):
+        return 0.0
+    rows = rows / largest  # so that no square vanishes
     out = np.linalg.norm(rows, axis=1)
     order = np.argsort(-out)
     rows, out = rows[order], out[order]
@@ -123,4 +126,4 @@ def diameter(vectors: npt.ArrayLike) -> float:
                 - 2 * rows[i : i + _BLOCK] @ rows[j : j + _BLOCK].T
             )
             farthest = max(farthest, math.sqrt(max(0.0, float(apart.max()))))
-    return farthest * (1 + 1e-9)
+    return farthest * largest * (1 + 1e-9)

@@ -52,6 +52,7 @@ class WordMetric(Rewriter):
         words, table = self.vectors
         if table.ndim != 2 or len(table) != len(words):
             raise BadInput(f"vectors of shape {table.shape}: there must be one row for each of the {len(words)} words.")
+        self._tokenizer  # noqa: B018  (words that are no vocabulary are refused here, not at the first text)
         longest = diameter(table)
         if longest == 0:
             raise BadInput("vectors: all of them are the same; give two different words at least.")

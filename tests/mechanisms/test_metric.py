@@ -1,0 +1,195 @@
+"""Metric noise: its distribution, the grid that it lies on, what it promises, and how far apart vectors are."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.stats import gamma, kstest, laplace, uniform
+
+from dpnlp import events
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Adjacency, Guarantee, NoiseSource, Trust, Unit
+from dpnlp.mechanisms import Metric, metric
+from dpnlp.mechanisms.metric import diameter, spherical
+from dpnlp.mechanisms.randomness import FixedSeed
+
+from .audit import FALSE_ALARM, epsilon_lower_bound
+
+DRAWS = 100_000
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 50])
+def test_the_radius_is_gamma_and_the_direction_uniform(d: int) -> None:
+    z = spherical(FixedSeed(d), DRAWS // d, d)
+    radius = np.linalg.norm(z, axis=1)
+    assert kstest(radius, gamma(d).cdf).pvalue > FALSE_ALARM
+    direction = z / radius[:, None]
+    # Any entry of a uniform direction has the law of Beta((d − 1)/2, (d − 1)/2), here by its first two moments.
+    assert np.abs(direction.mean(axis=0)).max() < 6 / math.sqrt(len(z) * d)
+    assert np.abs(np.cov(direction.T).reshape(d, d) * d - np.eye(d)).max() < 6 * d / math.sqrt(len(z) * d)
+    # How far out it goes does not depend on where to.
+    assert np.abs(np.corrcoef(radius, direction[:, 0])[0, 1]) < 6 / math.sqrt(len(z))
+    if d == 2:
+        assert kstest(np.arctan2(*z.T), uniform(-math.pi, 2 * math.pi).cdf).pvalue > FALSE_ALARM
+    if d == 3:  # Archimedes: the height on a sphere is uniform
+        assert all(kstest(entry, uniform(-1, 2).cdf).pvalue > FALSE_ALARM for entry in direction.T)
+
+
+def test_one_number_has_laplace_noise_around_it() -> None:
+    mechanism = Metric(4.0, 6.0, FixedSeed(1))
+    out = mechanism.release(np.full((DRAWS, 1), 10.0))[:, 0]
+    assert mechanism.eta == 1.5
+    assert kstest(out, laplace(10, 1 / 1.5).cdf).statistic < 6 / math.sqrt(DRAWS) / 2 + 1 / 64
+
+
+def public_step(mechanism: Metric, d: int) -> Fraction:
+    """The largest power of two that is at most 1/(64 η √d), by halving and doubling."""
+    step, size = Fraction(1), Fraction(1 / (64 * mechanism.eta * math.sqrt(d)))
+    while step > size:
+        step /= 2
+    while 2 * step <= size:
+        step *= 2
+    return step
+
+
+VECTORS = st.integers(1, 9).flatmap(lambda d: arrays.arrays(np.float64, (2, d), elements=st.floats(-50, 50)))
+
+
+@given(VECTORS, st.floats(0.1, 1000), st.floats(0.01, 100), st.integers(0, 2**32))
+def test_what_comes_out_lies_on_a_public_grid(vectors: np.ndarray, size: float, epsilon: float, seed: int) -> None:
+    mechanism = Metric(size, epsilon, FixedSeed(seed))
+    step = public_step(mechanism, vectors.shape[1])
+    assert all((Fraction(entry) / step).denominator == 1 for entry in mechanism.release(vectors).ravel().tolist())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(VECTORS, st.floats(0.01, 100))
+def test_rounding_to_the_grid_is_made_up_for(
+    monkeypatch: pytest.MonkeyPatch, vectors: np.ndarray, epsilon: float
+) -> None:
+    """Whatever was rounded, two answers are no more than ε apart in units of the noise, and hardly less noise is used.
+
+    The density of the noise changes by e^{η‖v‖} along v, so what counts is η, as it is used, times how far the places
+    on the grid are apart.
+    """
+    apart = float(np.linalg.norm(vectors[0] - vectors[1]))
+    mechanism = Metric(max(apart, 1e-3), epsilon)
+    scale = 2.0**40
+    monkeypatch.setattr(metric, "spherical", lambda source, count, d: np.zeros((count, d)))
+    places = mechanism.release(vectors)
+    monkeypatch.setattr(metric, "spherical", lambda source, count, d: np.full((count, d), scale))
+    eta = scale / float(np.median(mechanism.release(np.zeros((1, vectors.shape[1])))))
+    assert eta * float(np.linalg.norm(places[0] - places[1])) <= epsilon * (1 + 1e-9)
+    assert eta >= mechanism.eta * epsilon / (epsilon + 1 / 64) * (1 - 1e-9)
+
+
+def test_the_noise_is_rounded_as_the_exact_one_would_be() -> None:
+    """With more random bits behind each number, and more digits, the noise comes to the same places of the grid."""
+    count, d = 5000, 20
+    drawn, refined = FixedSeed(3), np.random.default_rng(4)
+    words = np.frombuffer(FixedSeed(3).bytes(8 * count * 2 * d), "<u8").reshape(count, -1)
+    fine = refined.uniform(0, 1, words.shape).astype(np.longdouble)
+    u = ((words >> 12).astype(np.longdouble) + fine) * np.longdouble(2) ** -52
+    logs, angles = np.log(u[:, : d + d // 2]), 2 * np.pi * u[:, d + d // 2 :]
+    angles *= np.longdouble("3.14159265358979323846264338327950288") / np.longdouble(np.pi)
+    sizes = np.sqrt(-2 * logs[:, d:])
+    normals = np.concatenate((sizes * np.cos(angles), sizes * np.sin(angles)), axis=1)
+    exact = -logs[:, :d].sum(axis=1, keepdims=True) * normals / np.sqrt((normals**2).sum(axis=1, keepdims=True))
+    ours = spherical(drawn, count, d)
+    assert np.median(np.abs(ours / exact - 1)) < 2.0**-48
+    assert np.mean(np.abs(ours / exact - 1)) < 2.0**-44
+    step = float(public_step(Metric(1.0, 1.0), d))
+    assert np.mean(np.rint(ours / step) != np.rint((exact / step).astype(np.float64))) < 1e-4
+
+
+# What it promises
+
+
+def attack(mechanism: Metric, d: int, trials: int) -> float:
+    """0 and D along the first axis; the event is a cone beyond D, where the density differs the most."""
+    far = np.zeros((trials, d))
+    far[:, 0] = mechanism.diameter
+
+    def hits(vectors: np.ndarray) -> int:
+        beyond = mechanism.release(vectors) - far
+        return int(np.sum(beyond[:, 0] > 0.7 * np.linalg.norm(beyond, axis=1)))
+
+    return epsilon_lower_bound(hits(far), hits(np.zeros((trials, d))), trials)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_noise_keeps_the_promise(d: int) -> None:
+    bound = attack(Metric(3.0, 2.0, FixedSeed(11)), d, DRAWS)
+    assert 1.6 < bound < 2
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_noise_divided_by_root_two_is_found_out(monkeypatch: pytest.MonkeyPatch, d: int) -> None:
+    monkeypatch.setattr(metric, "spherical", lambda *given: spherical(*given) / math.sqrt(2))
+    assert attack(Metric(3.0, 2.0, FixedSeed(12)), d, DRAWS) > 2
+
+
+def test_vectors_have_noise_of_their_own() -> None:
+    out = Metric(1.0, 1.0, FixedSeed(5)).release(np.zeros((DRAWS, 2)))
+    assert abs(np.corrcoef(out[:-1, 0], out[1:, 0])[0, 1]) < 6 / math.sqrt(DRAWS)
+    assert len(np.unique(out[:1000], axis=0)) > 990
+
+
+def test_what_is_stated() -> None:
+    mechanism = Metric(4.0, 6.0, FixedSeed(1))
+    promised = mechanism.guarantee()
+    assert (promised.epsilon, promised.delta, promised.unit) == (6.0, 0.0, Unit.WORD)
+    assert (promised.adjacency, promised.trust) == (Adjacency.REPLACE, Trust.LOCAL)
+    assert promised.noise_source is NoiseSource.FIXED_SEED
+    assert str(promised.mechanism) == "metric(eta=1.5,diameter=4.0)"
+    assert Guarantee.parse(promised.signature()) == promised
+    assert mechanism.event() == events.ApproximateDP(6.0)
+    assert replace(mechanism, source=FixedSeed(1)).release([[1.0]]) == Metric(4.0, 6.0, FixedSeed(1)).release([[1.0]])
+
+
+# How far apart vectors are
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.tuples(st.integers(1, 12), st.integers(1, 4)).flatmap(
+        lambda shape: arrays.arrays(np.float64, shape, elements=st.floats(-100, 100))
+    ),
+    st.integers(1, 5),
+)
+def test_the_diameter_is_that_of_the_farthest_pair(
+    monkeypatch: pytest.MonkeyPatch, rows: np.ndarray, block: int
+) -> None:
+    monkeypatch.setattr(metric, "_BLOCK", block)
+    naive = max(math.dist(one, other) for one in rows for other in rows)
+    assert naive <= diameter(rows) <= naive * (1 + 1e-8)
+
+
+def test_few_pairs_are_compared_where_some_vectors_are_far_out() -> None:
+    rows = np.random.default_rng(0).normal(size=(5000, 3))
+    rows[17], rows[4000] = 40, -40
+    assert math.isclose(diameter(rows), math.dist(rows[17], rows[4000]), rel_tol=1e-8)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "1"])
+def test_a_wrong_setting_is_refused(wrong: float) -> None:
+    with pytest.raises(BadInput, match=r"^diameter = .*: it must be a finite number above 0; the largest ℓ2 distance"):
+        Metric(wrong, 1.0)
+    with pytest.raises(BadInput, match=r"^epsilon = .*: it must be a finite number above 0\.$"):
+        Metric(1.0, wrong)
+
+
+def test_what_are_no_vectors_is_refused() -> None:
+    for wrong in ([1.0, 2.0], 3.0, [[]], np.zeros((2, 2, 2))):
+        with pytest.raises(BadInput, match=r"^vectors of shape \(.*\): there must be one row of numbers for each\.$"):
+            Metric(1.0, 1.0).release(wrong)
+    with pytest.raises(BadInput, match=r"^value: it has entries that are NaN or infinite"):
+        Metric(1.0, 1.0).release([[math.nan]])
+    for wrong in ([1.0], [[math.inf]], [[math.nan, 1.0]]):
+        with pytest.raises(BadInput, match=r"^vectors: there must be one row of finite numbers for each\.$"):
+            diameter(wrong)
