@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
+from dpnlp.models.drawing import categorical
 from dpnlp.models.layers import PositionBuckets
 from dpnlp.models.seq2seq import Memory, Past, Seq2Seq
 
@@ -50,6 +51,7 @@ class Generation:
     forced_last: int | None = None  # where the maximum length is reached
     suppressed: tuple[int, ...] = ()
     no_repeat_ngram: int = 0  # so many tokens in a row occur only once; 0 allows all
+    bounds: tuple[float, float] | None = None  # what the logits are clipped to, before all else
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "end", tuple(np.atleast_1d(self.end).tolist()))
@@ -75,6 +77,8 @@ class Generation:
         checks.share("top_p", self.top_p, "1 keeps all tokens")
         if self.top_k is not None:
             checks.count("top_k", self.top_k, remedy="leave it out to keep all tokens")
+        if self.bounds is not None and not -math.inf < self.bounds[0] < self.bounds[1] < math.inf:
+            raise BadInput(f"bounds = {self.bounds}: it must be two finite numbers, the lower one first.")
         if self.sample and self.beams > 1:
             raise BadInput(
                 f"beams = {self.beams}: it must be 1 where texts are drawn; set beams to 1, or sample to false."
@@ -190,7 +194,7 @@ def _one(model: Seq2Seq, memory: Memory, keys: Array | None, options: Generation
     """The most probable token after the other, or one that is drawn: [batch, maximum length]."""
 
     def turn(now: _Text) -> _Text:
-        logits, past = _next(model, memory, now.past, now.tokens, now.step)
+        logits, past = _next(model, memory, now.past, now.tokens, now.step, options)
         scores = _allowed(logits, now.tokens, now.step, options)
         token = _best(scores, 1)[1][:, 0] if keys is None else _drawn(scores, _folded(keys, now.step), options)
         token = jnp.where(now.done, options.pad, token)
@@ -224,7 +228,7 @@ def _beams(model: Seq2Seq, memory: Memory, options: Generation) -> Array:
 
     def turn(now: _Beams) -> _Beams:
         flat = now.tokens.reshape(batch * beams, -1)
-        logits, past = _next(model, memory, now.past, flat, now.step)
+        logits, past = _next(model, memory, now.past, flat, now.step, options)
         logits = logits - jax.nn.logsumexp(logits, axis=-1, keepdims=True)
         scores = _allowed(logits, flat, now.step, options) + now.scores.reshape(-1, 1)
         scores, token = (a.reshape(batch, -1) for a in _best(scores, min(kept, logits.shape[-1])))
@@ -268,11 +272,16 @@ def _goes_on(now: _Text | _Beams, options: Generation) -> Array:
     return (now.step < options.max_length) & ~jnp.all(now.done)
 
 
-def _next(model: Seq2Seq, memory: Memory, past: Past, tokens: Array, step: Array) -> tuple[Array, Past]:
+def _next(
+    model: Seq2Seq, memory: Memory, past: Past, tokens: Array, step: Array, options: Generation
+) -> tuple[Array, Past]:
     """The logits of the token after the last one, in float32: [rows, vocabulary], and the past with the last one."""
     last = jax.lax.dynamic_slice_in_dim(tokens, step, 1, axis=1)
     states, past = model.decode(last, memory, past, step)
-    return model.logits(states)[:, 0].astype(jnp.float32), past
+    logits = model.logits(states)[:, 0].astype(jnp.float32)
+    if options.bounds is not None:  # NaN would come through a clip, and win
+        logits = jnp.clip(jnp.nan_to_num(logits, nan=options.bounds[0]), *options.bounds)
+    return logits, past
 
 
 def _allowed(scores: Array, tokens: Array, step: Array, options: Generation) -> Array:
@@ -317,11 +326,11 @@ def _drawn(scores: Array, keys: Array, options: Generation) -> Array:
     """A token for each row [rows], by the softmax of its scores, of the most probable ones only if so wished."""
     scores = scores / options.temperature
     if options.top_k is None and options.top_p == 1:
-        return jax.vmap(jax.random.categorical)(keys, scores)
+        return jax.vmap(categorical)(keys, scores)
     scores, tokens = _best(scores, min(options.top_k or scores.shape[1], scores.shape[1]))
     shares = jax.nn.softmax(scores, axis=1)
     before = jnp.cumsum(shares, axis=1) - shares
-    place = jax.vmap(jax.random.categorical)(keys, jnp.where(before < options.top_p, scores, -jnp.inf))
+    place = jax.vmap(categorical)(keys, jnp.where(before < options.top_p, scores, -jnp.inf))
     return jnp.take_along_axis(tokens, place[:, None], axis=1)[:, 0]
 
 
