@@ -162,6 +162,10 @@ PROCESSORS = {
     "temperature": ({"temperature": 3.0}, [hf.TemperatureLogitsWarper(3.0)]),
     "top k": ({"temperature": 4.0, "top_k": 5}, [hf.TemperatureLogitsWarper(4.0), hf.TopKLogitsWarper(5)]),
     "top p": ({"temperature": 4.0, "top_p": 0.7}, [hf.TemperatureLogitsWarper(4.0), hf.TopPLogitsWarper(0.7)]),
+    "clipped": (
+        {"temperature": 0.5, "bounds": (-2.0, 1.0)},
+        [lambda _, scores: scores.clamp(-2.0, 1.0), hf.TemperatureLogitsWarper(0.5)],
+    ),
     "all": (
         {"temperature": 4.0, "top_k": 12, "top_p": 0.8, "suppressed": (1, 30)},
         [
@@ -278,6 +282,7 @@ def test_no_inputs_give_no_texts():
             {"early_stopping": "always"},
             "early_stopping = 'always': it must be false, true or 'never'; false is the usual one.",
         ),
+        ({"bounds": (1, 1)}, "bounds = (1, 1): it must be two finite numbers, the lower one first."),
         (
             {"sample": True, "beams": 2},
             "beams = 2: it must be 1 where texts are drawn; set beams to 1, or sample to false.",
