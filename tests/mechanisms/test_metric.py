@@ -155,13 +155,13 @@ def test_what_is_stated() -> None:
 # How far apart vectors are
 
 
+SHAPES = st.tuples(st.integers(1, 12), st.integers(1, 4))
+CLOUDS = st.builds(lambda shape, seed: np.random.default_rng(seed).normal(size=shape), SHAPES, st.integers(0, 10**6))
+ROWS = SHAPES.flatmap(lambda shape: arrays.arrays(np.float64, shape, elements=st.floats(-100, 100)))
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.tuples(st.integers(1, 12), st.integers(1, 4)).flatmap(
-        lambda shape: arrays.arrays(np.float64, shape, elements=st.floats(-100, 100))
-    ),
-    st.integers(1, 5),
-)
+@given(CLOUDS | ROWS, st.integers(1, 5))
 def test_the_diameter_is_that_of_the_farthest_pair(
     monkeypatch: pytest.MonkeyPatch, rows: np.ndarray, block: int
 ) -> None:

@@ -52,6 +52,14 @@ def test_draws_follow_the_softmax(size):
     assert chi_square(counts, shares) > FALSE_ALARM
 
 
+def test_many_alike_weigh_as_many():
+    """One score against 128 of the same size, and 127 far behind that are drawn from with it."""
+    scores = np.concatenate([[0.0], np.full(127, -30.0), np.zeros(128)])
+    counts = np.bincount(drawn(scores, 20_000), minlength=256)
+    assert counts[1:128].sum() == 0
+    assert chi_square([counts[0], counts[128:].sum()], [1 / 129, 128 / 129]) > FALSE_ALARM
+
+
 def test_what_is_forbidden_is_never_drawn():
     scores = np.full(300, -np.inf)
     scores[[3, 290]] = 0.0, 1.0
