@@ -1363,8 +1363,8 @@ DEFECTS = (
     Defect(
         "clipped sampling: half the sensitivity",
         "rewriting/clipped_sampling.py",
-        "return 2 * of_range(low, high, Adjacency.REPLACE).l1 + ",
-        "return of_range(low, high, Adjacency.REPLACE).l1 + ",
+        "return 2 * (high - low) + ",
+        "return (high - low) + ",
         ("rewriting/test_clipped_sampling.py",),
     ),
     Defect(

@@ -112,13 +112,13 @@ def worst():
 
 
 def audited(made):
-    trials = 3 * DRAWS
+    trials = 2 * DRAWS
     one, other = (counted(made.rewrite([text] * trials))[9] for text in "ab")
     return epsilon_lower_bound(one, other, trials)
 
 
 def test_the_promise_is_kept_and_mostly_used_up():
-    assert 0.7 * 2.0 < audited(rewriter(worst(), 2.0, seed=1)) < 2.0
+    assert 0.6 * 2.0 < audited(rewriter(worst(), 2.0, seed=1)) < 2.0
 
 
 def test_a_temperature_too_low_is_found_out(monkeypatch):
@@ -288,9 +288,9 @@ def test_a_model_of_a_folder_rewrites(tmp_path, build):
         ({"epsilon": math.nan}, "epsilon = nan: it must be a number above 0; inf stands for no privacy."),
         ({"epsilon": 900.0}, "epsilon = 900.0: for 10 tokens it must lie between 0.00976562 and 800."),
         ({"epsilon": 0.001}, "epsilon = 0.001: for 10 tokens it must lie between 0.00976562 and 800."),
-        ({"bounds": (2, 1)}, "range = [2.0, 1.0]: it must be two finite numbers, the lower one first."),
-        ({"bounds": (0, math.inf)}, "range = [0.0, inf]: it must be two finite numbers, the lower one first."),
-        ({"bounds": (1, 1)}, "bounds = (1.0, 1.0): they must differ; the logits would all be the same."),
+        ({"bounds": (2, 1)}, "bounds = (2.0, 1.0): it must be two finite numbers, the lower one first."),
+        ({"bounds": (0, math.inf)}, "bounds = (0.0, inf): it must be two finite numbers, the lower one first."),
+        ({"bounds": (1, 1)}, "bounds = (1.0, 1.0): it must be two finite numbers, the lower one first."),
         ({"tokens": 0}, "tokens = 0: it must be a whole number of at least 1."),
         ({"longest": 0}, "longest = 0: it must be a whole number of at least 1."),
         ({"batch": 0}, "batch = 0: it must be a whole number of at least 1."),
@@ -310,6 +310,11 @@ def test_a_temperature_is_a_positive_number():
     for wrong in (0, -1, math.inf, math.nan):
         with pytest.raises(BadInput, match=r"^temperature = .*: it must be a finite number above 0\.$"):
             ClippedDraws.from_temperature(BOUNDS, 3, wrong)
+
+
+def test_a_folder_s_setting_that_cannot_be_kept_to_is_refused():
+    with pytest.raises(BadInput, match=r"^generation_config\.json: repetition_penalty = 2\.0 is not supported"):
+        ClippedSampling(told(logits(), repetition_penalty=2.0), BOUNDS, 10, 5.0)
 
 
 def test_a_model_without_a_tokenizer_is_refused():

@@ -23,10 +23,9 @@ from dpnlp.checks import BadInput
 from dpnlp.data.cache import Ragged
 from dpnlp.data.tokens import encoded
 from dpnlp.events import Event, NonPrivate
-from dpnlp.guarantee import Adjacency, Term
+from dpnlp.guarantee import Term
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
-from dpnlp.mechanisms.sensitivity import of_range
 from dpnlp.models.generation import Generation, search
 from dpnlp.models.pretrained import Pretrained
 from dpnlp.rewriting.base import Rewriter
@@ -37,7 +36,7 @@ _ROUNDING_OF_SCORES = 2.0**-18
 """What float32 can add to the loss of one draw: so much, and so much for each unit of the largest score."""
 
 _LEAST, _MOST = 2.0**-10, 80.0
-"""The ε of one token. Above it the least probable of a million tokens would have a chance near 2^−96."""
+"""The ε of one token. Up to there 96 bits give the chance of the least of a million tokens to 10⁻⁵ of itself."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ class ClippedDraws(Mechanism):
         low, high = (float(bound) for bound in self.bounds)
         object.__setattr__(self, "bounds", (low, high))
         object.__setattr__(self, "tokens", checks.count("tokens", self.tokens))
-        if not self.sensitivity:
-            raise BadInput(f"bounds = {self.bounds}: they must differ; the logits would all be the same.")
+        if not -math.inf < low < high < math.inf:
+            raise BadInput(f"bounds = {self.bounds}: it must be two finite numbers, the lower one first.")
         if not _LEAST <= checks.positive("epsilon", self.epsilon) / self.tokens <= _MOST:
             limits = f"between {_LEAST * self.tokens:g} and {_MOST * self.tokens:g}"
             raise BadInput(f"epsilon = {self.epsilon}: for {self.tokens} tokens it must lie {limits}.")
@@ -77,7 +76,7 @@ class ClippedDraws(Mechanism):
     @property
     def sensitivity(self) -> float:
         """b₂ − b₁: how far a logit can move when the text is exchanged."""
-        return of_range(*self.bounds, Adjacency.REPLACE).l1
+        return self.bounds[1] - self.bounds[0]
 
     @property
     def temperature(self) -> float:
@@ -131,6 +130,7 @@ class ClippedSampling(Rewriter):
         infinite = checks.budget("epsilon", self.epsilon) == math.inf
         draws = None if infinite else ClippedDraws(self.bounds, self.tokens, self.epsilon, self.source)
         object.__setattr__(self, "mechanism", draws)
+        self.options  # noqa: B018  (settings of the folder that cannot be kept to are refused here)
 
     @property
     def event(self) -> Event:
@@ -170,4 +170,4 @@ class ClippedSampling(Rewriter):
 def _spread(bounds: tuple[float, float]) -> float:
     """ε for one token, times T: twice the sensitivity, and what rounding adds for scores of this size."""
     low, high = bounds
-    return 2 * of_range(low, high, Adjacency.REPLACE).l1 + _ROUNDING_OF_SCORES * max(abs(low), abs(high))
+    return 2 * (high - low) + _ROUNDING_OF_SCORES * max(abs(low), abs(high))
