@@ -297,6 +297,13 @@ def test_public_texts_are_no_exposure_and_private_ones_with_public_words_are_one
     assert exposed.exposures == (Exposure.PRETRAINING,)
 
 
+def test_only_the_most_frequent_words_are_known_if_so_wished():
+    """They are from private texts all the same."""
+    made = pretrain(SENTENCES, plan(1), private=True, most=3, options=OPTIONS, **SHAPE)
+    assert made.exposures == (Exposure.VOCABULARY, Exposure.PRETRAINING)
+    assert sorted(made.tokenizer.get_vocab()) == ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "a", "in", "the"]
+
+
 def test_words_start_from_their_vectors():
     vectors = Vectors(("beatles", "unheard", "rome"), np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32))
     made = fresh_autoencoder(WORDS, vectors=vectors, hidden=2)

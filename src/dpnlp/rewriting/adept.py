@@ -102,6 +102,7 @@ def pretrain(
     *,
     private: bool,
     words: Sequence[str] | None = None,
+    most: int | None = None,
     vectors: Vectors | None = None,
     optimizer: Optimizer = OPTIMIZER,
     options: Options = OPTIONS,
@@ -112,16 +113,17 @@ def pretrain(
     """An autoencoder that has learned to write these texts again, as planned: without privacy, or by DP-SGD.
 
     `private` says whether someone is promised that the texts stay hidden; then what is taken from them without noise is
-    named as not covered. `words` is a public vocabulary; without one it is the words of the texts. `vectors` are where
-    words start from. `run` is what else `train` is told, and `shape` the autoencoder's.
+    named as not covered. `words` is a public vocabulary; without one it is the words of the texts, all of them or those
+    that are the `most` frequent. `vectors` are where words start from. `run` is what else `train` is told, and `shape`
+    the autoencoder's.
     """
-    known = word_vectors.words(texts) if words is None else words
+    known = word_vectors.words(texts, most) if words is None else words
     fresh = fresh_autoencoder(known, vectors=vectors, seed=seed, **shape)
     exposures: tuple[Exposure, ...] = (Exposure.VOCABULARY,) if private and words is None else ()
     if private and not plan.noise_multiplier:
         exposures += (Exposure.PRETRAINING,)
-    steps = optimizer.build(plan.schedule.steps)
-    outcome = train(fresh.model, losses, read(fresh, texts), plan, steps, options, **run or {})
+    updates = optimizer.build(plan.schedule.steps)
+    outcome = train(fresh.model, losses, read(fresh, texts), plan, updates, options, **run or {})
     promised = outcome.guarantee.with_exposures(*exposures)
     return replace(fresh, model=cast(Autoencoder, outcome.model), exposures=exposures, training=promised)
 
