@@ -59,6 +59,7 @@ ENDS = "            if ends():\n                break\n"
 LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",)
 CROSS_ENTROPY, LORA = ("models/test_cross_entropy.py",), ("models/test_lora.py",)
 READING = "cli/test_reading.py::test_"
+ADEPT, AUTOENCODER = "rewriting/test_adept.py::test_", ("models/test_autoencoder.py",)
 FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
@@ -725,8 +726,8 @@ DEFECTS = (
     Defect(
         "layers: an LSTM reads padding",
         "models/layers.py",
-        "following = jnp.where(real, h_next, h), jnp.where(real, c_next, c)",
-        "following = h_next, c_next",
+        "following = State(jnp.where(real, h_next, h), jnp.where(real, c_next, c))",
+        "following = State(h_next, c_next)",
         LAYERS,
     ),
     Defect(
@@ -1394,6 +1395,125 @@ DEFECTS = (
         "jax.vmap(partial(jax.random.fold_in, key))(place)",
         "jax.vmap(partial(jax.random.fold_in, key))(0 * place)",
         ("rewriting/test_clipped_sampling.py",),
+    ),
+    Defect(
+        "adept: Laplace noise too small by √2",
+        "rewriting/latent.py",
+        "Laplace(clip.sensitivity.l1, ",
+        "Laplace(clip.sensitivity.l1 / 2**0.5, ",
+        (f"{ADEPT}the_audit_finds_no_more_than_is_promised",),
+    ),
+    Defect(
+        "adept: Gaussian noise too small by √2",
+        "rewriting/latent.py",
+        "Gaussian(clip.sensitivity.l2, ",
+        "Gaussian(clip.sensitivity.l2 / 2**0.5, ",
+        (f"{ADEPT}the_audit_finds_no_more_than_is_promised",),
+    ),
+    Defect(
+        "adept: latents released without noise",
+        "rewriting/latent.py",
+        "return clipped if self.mechanism is None else self.mechanism.release(clipped)",
+        "return clipped",
+        (f"{ADEPT}the_audit_finds_no_more_than_is_promised",),
+    ),
+    Defect(
+        "adept: latents released without clipping",
+        "rewriting/latent.py",
+        "clipped = self.clip(self.encode(texts))",
+        "clipped = np.asarray(self.encode(texts))",
+        (f"{ADEPT}the_audit_finds_no_more_than_is_promised",),
+    ),
+    Defect(
+        "adept: clipped in ℓ2 where noise is for ℓ1, as it was first published",
+        "rewriting/latent.py",
+        "return clip_by_norm(rows, self.bound, 1 if self.rule is Rule.L1 else 2)",
+        "return clip_by_norm(rows, self.bound, 2)",
+        (f"{ADEPT}no_two_clipped_latents_are_further_apart_than_the_sensitivity",),
+    ),
+    Defect(
+        "adept: texts are read in a shape that tells their length",
+        "rewriting/adept.py",
+        "self.pretrained.model.config.tokens)",
+        "int(rows.lengths.max()))",
+        (f"{ADEPT}what_is_written_is_a_function_of_the_noisy_latent_alone",),
+    ),
+    Defect(
+        "adept: a text that cannot be encoded is refused",
+        "rewriting/adept.py",
+        '.encode("utf-8", "replace").decode("utf-8")',
+        "",
+        (f"{ADEPT}a_text_that_cannot_be_encoded_is_not_refused",),
+    ),
+    Defect(
+        "adept: what was taken from private texts is not named",
+        "rewriting/adept.py",
+        "return super().guarantee().with_exposures(*self.pretrained.exposures)",
+        "return super().guarantee()",
+        (f"{ADEPT}what_was_taken_from_private_texts_is_named_for_a_text_and_for_a_person",),
+    ),
+    Defect(
+        "adept: training on private texts without noise is not named",
+        "rewriting/adept.py",
+        "if private and not plan.noise_multiplier:",
+        "if False:",
+        (f"{ADEPT}public_texts_are_no_exposure_and_private_ones_with_public_words_are_one",),
+    ),
+    Defect(
+        "adept: a folder forgets what it was trained on",
+        "models/pretrained/autoencoders.py",
+        'exposures = tuple(Exposure(exposure) for exposure in said["exposures"])',
+        "exposures = ()",
+        (f"{ADEPT}training_on_private_texts_is_remembered_by_the_folder",),
+    ),
+    Defect(
+        "adept: a latent that is no number is refused",
+        "models/autoencoder.py",
+        "np.nan_to_num(found.reshape(-1, model.config.latent).astype(np.float64))",
+        "found.reshape(-1, model.config.latent).astype(np.float64)",
+        AUTOENCODER,
+    ),
+    Defect(
+        "adept: trained without clipping",
+        "models/autoencoder.py",
+        "latents = clipped(self.encode(ids[:, 1:], real[:, 1:]), self.config)",
+        "latents = self.encode(ids[:, 1:], real[:, 1:])",
+        AUTOENCODER,
+    ),
+    Defect(
+        "adept: the encoder reads padding",
+        "models/autoencoder.py",
+        "self.encoder.run(self.decoder.tokens(ids), mask)",
+        "self.encoder.run(self.decoder.tokens(ids), jnp.ones(mask.shape))",
+        AUTOENCODER,
+    ),
+    Defect(
+        "adept: a beam goes on from the state of another one",
+        "models/autoencoder.py",
+        "mine.astype(side.dtype)",
+        "jnp.broadcast_to(jnp.eye(beams), mine.shape)",
+        AUTOENCODER,
+    ),
+    Defect(
+        "adept: an LSTM forgets where it was to start from",
+        "models/layers.py",
+        "        if start is None:\n",
+        "        if True:\n",
+        LAYERS,
+    ),
+    Defect(
+        "adept: clipping leaves out what an LSTM started from",
+        "models/layers.py",
+        "use.note = jnp.swapaxes(before, 0, 1)",
+        "use.note = jnp.swapaxes(before, 0, 1).at[:, 0].set(0)",
+        ("models/test_autoencoder.py::test_book_keeping_is_the_definition",),
+    ),
+    Defect(
+        "adept: the first mechanism adds the noise that it should",
+        "rewriting/flawed.py",
+        "return Laplace(2 * self.bound, ",
+        "return Laplace(self._clip.sensitivity.l1, ",
+        ("rewriting/test_flawed.py",),
     ),
 )
 

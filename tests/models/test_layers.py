@@ -137,6 +137,20 @@ def test_an_lstm_is_a_loop_over_time(reverse):
     np.testing.assert_allclose(called(layer, x, mask), lstm_by_hand(layer, x, mask, reverse), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("cut", [0, 2, 5])
+def test_an_lstm_goes_on_from_the_state_that_it_gave_back(cut):
+    """The state after some tokens, and what comes of the rest when it starts from there, are those of one run."""
+    layer = with_values(LSTM(3, 4, rngs=nnx.Rngs(0)))
+    x, mask = normal(3, 5, 3), np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 0, 1, 0]])
+    run = nnx.jit(lambda layer, x, mask, start=None: layer.run(x, mask, start))
+    _, state = run(layer, x[:, :cut], mask[:, :cut])
+    after, last = run(layer, x[:, cut:], mask[:, cut:], state)
+    whole, end = run(layer, x, mask)
+    np.testing.assert_allclose(after, whole[:, cut:], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last, end, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(end.h, lstm_by_hand(layer, x, mask)[:, -1], rtol=1e-4, atol=1e-5)
+
+
 def test_an_lstm_is_that_of_flax():
     layer = with_values(LSTM(3, 4, rngs=nnx.Rngs(0)))
     cell = nnx.OptimizedLSTMCell(3, 4, rngs=nnx.Rngs(1))

@@ -10,7 +10,7 @@ from flax import nnx
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpnlp.checks import BadInput
-from dpnlp.models.word_vectors import SPECIAL, Config, Vectors, WordVectors, read_vectors, tokenizer
+from dpnlp.models.word_vectors import SPECIAL, Config, Vectors, WordVectors, read_vectors, tokenizer, words
 
 GLOVE = "the 0.5 -1 2e-1\nOf 1 2 3\nof 9 9 9\ncafé -1 -2 -3\n. . . 0 0 0\nat name@domain.com 1 1 1\n1990 4 5 6\n"
 
@@ -124,3 +124,14 @@ def refusal(call, *given, **options):
         call(*given, **options)
     assert re.fullmatch(r"[^\n]*\S\.", str(refused.value))
     return str(refused.value)
+
+
+def test_the_words_of_texts_are_those_that_the_tokenizer_splits_them_into_the_most_frequent_first():
+    texts = ["Play a song, play it", "it's a [SEP] song", ""]
+    counted = words(texts)
+    assert counted == ("a", "it", "play", "song", "'", ",", "[", "]", "s", "sep")
+    assert words(texts, most=3) == counted[:3]
+    made = tokenizer(counted)
+    assert made.unk_token_id not in made(texts[0])["input_ids"]
+    with pytest.raises(BadInput, match="most = 0: it must be a whole number of at least 1"):
+        words(texts, most=0)

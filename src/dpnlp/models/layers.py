@@ -6,7 +6,7 @@ All inputs have the batch first: x is [batch, …, width]. A layer never looks a
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -144,6 +144,13 @@ class LayerNorm(nnx.Module):
         return self.bias(wide.astype(x.dtype) * _per_example(self.scale, x))
 
 
+class State(NamedTuple):
+    """What an LSTM knows at one time: its hidden and its cell state, [batch, hidden] each."""
+
+    h: Array
+    c: Array
+
+
 class LSTM(nnx.Module):
     """A layer of LSTM cells (Hochreiter and Schmidhuber 1997, with a forget gate), over the time axis of x.
 
@@ -157,25 +164,28 @@ class LSTM(nnx.Module):
         self.reverse = reverse
 
     def __call__(self, x: Array, mask: Array) -> Array:  # [batch, time, inputs], [batch, time] -> [batch, time, hidden]
+        return self.run(x, mask)[0]
+
+    def run(self, x: Array, mask: Array, start: State | None = None) -> tuple[Array, State]:
+        """h after each token, [batch, time, hidden], and the state after the last one read; it starts from zeros."""
         U = bookkeeping.read(self.recurrent).astype(x.dtype)
         # ∂loss/∂(h_{t−1} U) is ∂loss/∂(x_t W): the tap can be added before the recurrence, h is known after it.
         gates, use = bookkeeping.tap(self.recurrent, Kind.INPUT, self.input(x))
 
-        def cell(
-            state: tuple[Array, Array], now: tuple[Array, Array]
-        ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        def cell(state: State, now: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
             (h, c), (gate, real) = state, now
             i, f, g, o = jnp.split(gate + h @ U, 4, axis=-1)
             c_next = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
             h_next = jax.nn.sigmoid(o) * jnp.tanh(c_next)
-            following = jnp.where(real, h_next, h), jnp.where(real, c_next, c)
-            return following, (h, following[0])
+            following = State(jnp.where(real, h_next, h), jnp.where(real, c_next, c))
+            return following, (h, following.h)
 
-        zero = jnp.zeros((x.shape[0], U.shape[0]), x.dtype)
+        if start is None:
+            start = State(*(jnp.zeros((x.shape[0], U.shape[0]), x.dtype) for _ in range(2)))
         over_time = jnp.swapaxes(gates, 0, 1), jnp.swapaxes(mask, 0, 1)[..., None] > 0
-        _, (before, after) = jax.lax.scan(cell, (zero, zero), over_time, reverse=self.reverse)
+        last, (before, after) = jax.lax.scan(cell, start, over_time, reverse=self.reverse)
         use.note = jnp.swapaxes(before, 0, 1)
-        return jnp.swapaxes(after, 0, 1)
+        return jnp.swapaxes(after, 0, 1), last
 
 
 class Dropout(nnx.Module):

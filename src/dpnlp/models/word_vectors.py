@@ -1,13 +1,14 @@
 """Words as vectors, for a model that reads them without a transformer: trained, or pre-trained (GloVe) and frozen.
 
-The vocabulary is that of the file of vectors, or another public one, never the words of private texts: which words are
-known would tell what those texts hold.
+The vocabulary is that of the file of vectors, or another public one. The words of private texts (`words`) are none:
+which words are known would tell what those texts hold, and a guarantee has to name it (law 10).
 """
 
 import gzip
 import math
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,6 +105,16 @@ def tokenizer(words: Sequence[str]) -> Any:  # transformers.PreTrainedTokenizerF
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), SPECIAL, strict=True))
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=made, model_input_names=inputs, **names)
+
+
+def words(texts: Iterable[str], most: int | None = None) -> tuple[str, ...]:
+    """The words of some texts as `tokenizer` splits them, the most frequent first; `most` keeps that many of them."""
+    limit = None if most is None else checks.count("most", most)
+    splits, counts = tokenizer(()).backend_tokenizer, Counter[str]()
+    for text in texts:
+        parts = splits.pre_tokenizer.pre_tokenize_str(splits.normalizer.normalize_str(text))
+        counts.update(word for word, _ in parts)
+    return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:limit])
 
 
 def read_vectors(path: str | Path, *, wanted: Collection[str] | None = None, most: int | None = None) -> Vectors:

@@ -4,6 +4,12 @@ No other part of dpnlp knows their names.
 """
 
 from dpnlp.models.pretrained.adapters import load_adapters, save_adapters
+from dpnlp.models.pretrained.autoencoders import (
+    PretrainedAutoencoder,
+    fresh_autoencoder,
+    load_autoencoder,
+    save_autoencoder,
+)
 from dpnlp.models.pretrained.encoder_families import ENCODERS
 from dpnlp.models.pretrained.encoders import Encoder, load_encoder, save_encoder
 from dpnlp.models.pretrained.families import FAMILIES
@@ -16,14 +22,18 @@ __all__ = [
     "FAMILIES",
     "Encoder",
     "Pretrained",
+    "PretrainedAutoencoder",
     "PretrainedReader",
+    "fresh_autoencoder",
     "from_scratch",
     "load",
     "load_adapters",
+    "load_autoencoder",
     "load_encoder",
     "load_reader",
     "save",
     "save_adapters",
+    "save_autoencoder",
     "save_encoder",
     "save_reader",
     "word_reader",
