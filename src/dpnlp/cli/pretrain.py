@@ -4,12 +4,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import nearest, option
 from dpnlp.cli.output import print_facts
 from dpnlp.cli.tasks import flag_of
+from dpnlp.guarantee import Exposure
+
+if TYPE_CHECKING:
+    from dpnlp.data.plain import Texts
+
+_WHAT = "How texts are rewritten: echo, adept, words or sampling; each has flags of its own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,34 +27,41 @@ class Data:
     )
     text: str = option("text", help="The column of the text")
     public: bool = option(False, help="Say that the texts are public: nothing of them is hidden")
+    unsafe: bool = option(
+        False, help="Take private texts all the same, to study what comes out; every guarantee then says so"
+    )
 
     def texts(self) -> list[str]:
         """All of them, once it is certain that they are public."""
-        from dpnlp.accounting.ledger import Ledger
         from dpnlp.data.plain import Columns, plain
 
         streams = [plain(source, Columns(self.text)) for source in self.train]
+        if not self.unsafe:
+            self._refuse_private(streams)
+        return [record.text for stream in streams for record in stream]
+
+    def _refuse_private(self, streams: "Sequence[Texts]") -> None:
+        from dpnlp.accounting.ledger import Ledger
+
+        danger = "what a rewriter is made of can come out of it word by word"
         for stream in streams:
             if Ledger.beside(stream.place).path.exists():
                 raise BadInput(
-                    f"data.train = {stream.place}: a ledger lies beside it, so it is private, and what a rewriter is "
-                    "made of can come out of it word by word; give public texts."
+                    f"data.train = {stream.place}: a ledger lies beside it, so it is private, and {danger}; give others."
                 )
         if not self.public:
             raise BadInput(
-                f"data.train = {self.train[0]}: what a rewriter is made of can come out of it word by word; if it is "
-                "public say so by --data.public, else give other texts."
+                f"data.train = {self.train[0]}: {danger}; if it is public say so by --data.public, else give other "
+                "texts."
             )
-        return [record.text for stream in streams for record in stream]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrain(ABC):
     """What all methods have in common."""
 
-    method: str = option(help="How texts are rewritten")
+    method: str
     output: Path = option(help="The folder to make")
-    data: Data = option(help="texts")
 
     def run(self) -> None:
         """Makes the folder."""
@@ -56,29 +69,42 @@ class Pretrain(ABC):
 
         if self.output.exists():
             raise BadInput(f"output = {self.output}: it is there already; choose another folder.")
-        texts = self.data.texts()
-        self.output.mkdir(parents=True)
-        facts = self.make(texts)
-        describe(self.output, self.method)
-        print_facts(f"Rewriter {self.output}", {"method": self.method, "made of": f"{len(texts):,} texts", **facts})
+        facts = self.made()
+        describe(self.output, self.method, self.exposures)
+        print_facts(f"Rewriter {self.output}", {"method": self.method, **facts})
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """What of private texts goes into it."""
+        return ()
 
     @abstractmethod
-    def make(self, texts: Sequence[str]) -> dict[str, str]:
-        """Writes what the method needs into the folder, and says what is worth knowing of it."""
+    def made(self) -> dict[str, str]:
+        """Makes the folder with what the method needs in it, and says what is worth knowing."""
 
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings of the method that is typed."""
         method = flag_of("--method", arguments) or "echo"
         if method not in METHODS:
-            raise BadInput(
-                f"method = {method}: it must be one of {', '.join(METHODS)}; the nearest is {nearest(method, METHODS)}."
-            )
+            known = ", ".join(METHODS)
+            raise BadInput(f"method = {method}: it must be one of {known}; the nearest is {nearest(method, METHODS)}.")
         return METHODS[method]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PretrainOfTexts(Pretrain):
+    """A method that is made of texts."""
+
+    data: Data = option(help="texts")
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        return (Exposure.PRETRAINING, Exposure.VOCABULARY) if self.data.unsafe else ()
+
+
 @dataclass(frozen=True)
-class EchoModel:
+class Encoder:
     """What tells which sentences are alike."""
 
     encoder: str = option(help="A public sentence encoder: a folder of Hugging Face, or an id")
@@ -86,22 +112,25 @@ class EchoModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainEcho(Pretrain):
-    """Make a rewriter of public texts. With echo, a text comes back as a public sentence that means alike: a sentence
-    encoder gives vectors to all sentences, and nothing is trained."""
+class PretrainEcho(PretrainOfTexts):
+    """Make a rewriter of public texts; what is described here is echo, and --method names others. With echo a text
+    comes back as a public sentence that means alike: a sentence encoder gives vectors to all sentences, and nothing is
+    trained."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp pretrain --method echo --output rewriters/echo --data.train tatoeba.txt --data.public "
         "--model.encoder sentence-transformers/all-MiniLM-L6-v2",
+        "dpnlp pretrain --method adept --help",
     )
 
-    method: str = option("echo", help="How texts are rewritten: echo")
-    model: EchoModel = option(help="model")
+    method: str = option("echo", help=_WHAT)
+    model: Encoder = option(help="model")
 
-    def make(self, texts: Sequence[str]) -> dict[str, str]:
+    def made(self) -> dict[str, str]:
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting import echo
 
+        texts = self.data.texts()
         encoder = SentenceEncoder.load(self.model.encoder, longest=self.model.longest)
         bank = echo.Bank.of(texts, encoder)
         echo.save(bank, encoder, self.output)
@@ -109,4 +138,129 @@ class PretrainEcho(Pretrain):
         return {"sentences": f"{len(bank):,}", **preferred}
 
 
-METHODS = {"echo": PretrainEcho}
+@dataclass(frozen=True)
+class Autoencoder:
+    """The shape of the autoencoder."""
+
+    width: int = option(300, help="The width of a word's vector")
+    hidden: int = option(512, help="The width of either LSTM; a latent has twice as many entries")
+    longest: int = option(20, help="Words of a text that are read, and the most that are written")
+    clip: Literal["l1", "l2"] = option("l2", help="The norm that latents are clipped by")
+    bound: float = option(5.0, help="C, what they are clipped to")
+    words: int | None = option(None, help="Keep so many of the most frequent words; without it all")
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How it is trained."""
+
+    lot_size: int = option(16, help="Texts in a lot")
+    epochs: float = option(10.0, help="Passes over the texts")
+    rate: float = option(0.003, help="The learning rate; it falls to 0")
+    seed: int = option(0, help="Where the weights start from")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainAdept(PretrainOfTexts):
+    """Train the autoencoder of ADePT on public texts: an LSTM reads a text, and another one writes it again from a
+    clipped latent, to which dpnlp rewrite adds noise."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method adept --output rewriters/adept --data.train tatoeba.txt --data.public",
+    )
+
+    method: str = option("adept", help=_WHAT)
+    model: Autoencoder = option(Autoencoder(), help="model")
+    learning: Fitting = option(Fitting(), help="learning")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.accounting.subsampling import Sampling, Schedule
+        from dpnlp.models.pretrained import save_autoencoder
+        from dpnlp.rewriting import adept
+        from dpnlp.training import Optimizer, Options, Plan
+        from dpnlp.training.optimizers import Decay
+
+        texts, model, learning = self.data.texts(), self.model, self.learning
+        lot = min(learning.lot_size, len(texts))
+        steps = round(learning.epochs * -(-len(texts) // lot))
+        plan = Plan.without_privacy(Schedule(len(texts), lot, steps, Sampling.SHUFFLED))
+        trained = adept.pretrain(
+            texts,
+            plan,
+            private=self.data.unsafe,
+            most=model.words,
+            optimizer=Optimizer(learning.rate, decay=Decay.LINEAR),
+            options=Options(physical_batch=lot, lengths=(model.longest + 2,)),
+            seed=learning.seed,
+            width=model.width,
+            hidden=model.hidden,
+            longest=model.longest,
+            order=1 if model.clip == "l1" else 2,
+            bound=model.bound,
+        )
+        self.output.mkdir(parents=True)
+        save_autoencoder(trained, self.output / "model")
+        return {"made of": f"{len(texts):,} texts", "words": f"{trained.model.config.vocabulary:,}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainWords(Pretrain):
+    """Make a rewriter that exchanges word by word, by noise on public word vectors. Its promise is for a word and not
+    for a text; nothing is trained."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method words --output rewriters/words --vectors glove.6B.50d.txt",
+    )
+
+    method: str = option("words", help=_WHAT)
+    vectors: Path = option(help="A file of word vectors as GloVe's are")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.models.word_vectors import read_vectors
+        from dpnlp.rewriting import word_metric
+
+        vectors = read_vectors(self.vectors)
+        self.output.mkdir(parents=True)
+        word_metric.save(self.vectors, self.output)
+        return {"words": f"{len(vectors.words):,}"}
+
+
+@dataclass(frozen=True)
+class Paraphraser:
+    """Which model writes, and how."""
+
+    start: str = option(help="A folder or id of Hugging Face with a model that writes texts, such as a T5 or a BART")
+    bounds: tuple[float, ...] = option(help="What its logits are clipped to, two numbers, chosen without private texts")
+    prefix: str = option("", help="What is put before each text, such as 'paraphrase: '")
+    tokens: int = option(32, help="The most tokens of a rewritten text, over which ε is shared out")
+    longest: int = option(128, help="Texts are cut to this many tokens, the prefix among them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSampling(Pretrain):
+    """Make a rewriter of a public model that paraphrases: its logits are clipped, and each token is drawn, so that the
+    text reaches what is written through these draws alone; nothing is trained."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method sampling --output rewriters/t5 --model.start google/flan-t5-base "
+        "--model.prefix 'paraphrase: ' --model.bounds -20 10",
+    )
+
+    method: str = option("sampling", help=_WHAT)
+    model: Paraphraser = option(help="model")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.models import pretrained
+        from dpnlp.rewriting import clipped_sampling
+
+        start, bounds, prefix, tokens, longest = vars(self.model).values()
+        if len(bounds) != 2:
+            raise BadInput(f"model.bounds = {bounds}: it must be two numbers, the lower one first.")
+        loaded = pretrained.load(start)
+        rewriter = clipped_sampling.ClippedSampling(loaded, bounds, tokens, 1.0, prefix=prefix, longest=longest)
+        self.output.mkdir(parents=True)
+        clipped_sampling.save(rewriter, self.output)
+        return {"tokens": str(tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}
+
+
+METHODS = {"echo": PretrainEcho, "adept": PretrainAdept, "words": PretrainWords, "sampling": PretrainSampling}

@@ -49,7 +49,8 @@ class SentenceEncoder:
         """The vectors of the texts, in their order."""
         if not len(texts):
             return np.zeros((0, self.width), np.float32)
-        tokens = self._tokenizer(list(texts), truncation=True, max_length=self.longest)["input_ids"]
+        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # A refusal would tell of the text.
+        tokens = self._tokenizer(clean, truncation=True, max_length=self.longest)["input_ids"]
         order = np.argsort([len(ids) for ids in tokens], kind="stable")
         found = np.zeros((len(tokens), self.width), np.float32)
         for start in range(0, len(order), self.batch):

@@ -141,3 +141,8 @@ def read(pretrained: PretrainedAutoencoder, texts: Sequence[str]) -> Examples:
     clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
     ids = encoded(clean, pretrained.tokenizer, longest=pretrained.model.config.tokens)
     return Examples.of((Column("ids", pretrained.tokenizer.pad_token_id, "mask"),), {"ids": ids})
+
+
+def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> Adept:
+    """The one in the folder of a rewriter."""
+    return Adept.load(folder / "model", epsilon, delta, source=source)

@@ -8,10 +8,12 @@ a choice among the most probable tokens, would let the text decide what can be d
 the model's own settings say.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,6 +28,7 @@ from dpnlp.events import Event, NonPrivate
 from dpnlp.guarantee import Term
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
+from dpnlp.models import pretrained
 from dpnlp.models.generation import Generation, search
 from dpnlp.models.pretrained import Pretrained
 from dpnlp.rewriting.base import Rewriter
@@ -171,3 +174,24 @@ def _spread(bounds: tuple[float, float]) -> float:
     """ε for one token, times T: twice the sensitivity, and what rounding adds for scores of this size."""
     low, high = bounds
     return 2 * (high - low) + _ROUNDING_OF_SCORES * max(abs(low), abs(high))
+
+
+def save(rewriter: ClippedSampling, folder: Path) -> None:
+    """Writes the model, and how it is used, into the folder of a rewriter; ε is no part of it."""
+    pretrained.save(rewriter.pretrained, folder / "model")
+    how = {"bounds": rewriter.bounds, "tokens": rewriter.tokens, "prefix": rewriter.prefix, "longest": rewriter.longest}
+    (folder / "sampling.json").write_text(json.dumps(how, indent=2) + "\n", encoding="utf-8")
+
+
+def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> ClippedSampling:
+    """The one in the folder of a rewriter. It needs no δ, and promises none."""
+    try:
+        how = json.loads((folder / "sampling.json").read_text(encoding="utf-8"))
+        bounds, tokens, prefix, longest = tuple(how["bounds"]), how["tokens"], how["prefix"], how["longest"]
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(
+            f"{folder}: how texts are drawn cannot be read ({checks.short(error)}); make it again."
+        ) from None
+    return ClippedSampling(
+        pretrained.load(folder / "model"), bounds, tokens, epsilon, prefix=prefix, longest=longest, source=source
+    )

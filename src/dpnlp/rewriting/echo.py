@@ -135,7 +135,8 @@ class Echo(Rewriter):
 
 
 def save(bank: Bank, encoder: SentenceEncoder, folder: Path) -> None:
-    """Writes all that the method needs into a folder."""
+    """Writes all that the method needs into a new folder."""
+    folder.mkdir(parents=True)
     save_encoder(encoder.encoder, folder / "encoder")
     (folder / "bank.json").write_text(json.dumps(bank.sentences, ensure_ascii=False), encoding="utf-8")
     save_file({"vectors": bank.vectors, "alike": bank.alike}, folder / "bank.safetensors")

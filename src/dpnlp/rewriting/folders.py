@@ -10,7 +10,12 @@ from dpnlp.guarantee import Exposure
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.rewriting.base import Rewriter
 
-METHODS = {"echo": "dpnlp.rewriting.echo"}
+METHODS = {
+    "adept": "dpnlp.rewriting.adept",
+    "echo": "dpnlp.rewriting.echo",
+    "sampling": "dpnlp.rewriting.clipped_sampling",
+    "words": "dpnlp.rewriting.word_metric",
+}
 """The module of each method; it has `load(folder, epsilon, delta, source)`, and is imported when it is used."""
 
 _NAME = "rewriter.json"

@@ -7,9 +7,11 @@ that nothing is promised for a whole text, and no ε of a word compares with one
 
 import itertools
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,7 +26,7 @@ from dpnlp.events import Event, NonPrivate
 from dpnlp.guarantee import Exposure, Guarantee, Unit
 from dpnlp.mechanisms.metric import Metric, diameter
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below
-from dpnlp.models.word_vectors import SPECIAL, Vectors
+from dpnlp.models.word_vectors import SPECIAL, Vectors, read_vectors
 from dpnlp.rewriting.base import Rewriter
 
 _ROWS, _WORDS = 256, 4096
@@ -128,3 +130,15 @@ def _nearest(vectors: jax.Array, blocks: jax.Array) -> jax.Array:
     firsts = jnp.arange(len(blocks)) * words.size
     place: jax.Array = jax.lax.scan(turn, begin, (blocks, firsts))[0][1]
     return place
+
+
+def save(vectors: Path, folder: Path) -> None:
+    """Puts a file of word vectors into the folder of a rewriter."""
+    shutil.copyfile(vectors, folder / ("vectors.txt.gz" if vectors.suffix == ".gz" else "vectors.txt"))
+
+
+def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> WordMetric:
+    """The one in the folder of a rewriter, with η = ε/D for an ε of one word. It needs no δ, and promises none."""
+    packed = folder / "vectors.txt.gz"
+    vectors = read_vectors(packed if packed.exists() else folder / "vectors.txt")
+    return WordMetric(vectors, checks.budget("epsilon", epsilon) / diameter(vectors.table), source)
