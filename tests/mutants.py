@@ -795,8 +795,8 @@ DEFECTS = (
     Defect(
         "cross entropy: padding counted",
         "models/cross_entropy.py",
-        'jnp.where(real, token_losses(model, states, batch["targets"], smoothing, chunk), 0)',
-        'token_losses(model, states, batch["targets"], smoothing, chunk)',
+        "jnp.where(real, token_losses(model, states, targets, smoothing, chunk), 0)",
+        "token_losses(model, states, targets, smoothing, chunk)",
         CROSS_ENTROPY,
     ),
     Defect(
