@@ -1408,6 +1408,20 @@ DEFECTS = (
         "    return now",
         ("rewriting/test_pruning.py",),
     ),
+    Defect(
+        "DP-BART: a text that cannot be read is refused",
+        "rewriting/dp_bart.py",
+        'text.encode("utf-8", "replace").decode("utf-8") for text in texts',
+        "text for text in texts",
+        ("rewriting/test_dp_bart.py",),
+    ),
+    Defect(
+        "DP-BART: a text whose states are no numbers is refused",
+        "rewriting/dp_bart.py",
+        "np.nan_to_num(self.autoencoder.encode(readable, self.writing.batch), nan=0.0)",
+        "self.autoencoder.encode(readable, self.writing.batch)",
+        ("rewriting/test_dp_bart.py",),
+    ),
 )
 
 

@@ -188,6 +188,16 @@ def test_empty_texts_and_no_texts():
     assert made.latents([]).shape == (0, 30)
 
 
+def test_no_text_is_refused(monkeypatch):
+    made = rewriter()
+    assert len(made.rewrite(["\ud800 ba", "\x00", "ba \udfff" * 50])) == 3
+    np.testing.assert_array_equal(made.encode(["ba \ud800"]), made.encode(["ba ?"]))
+    broken = np.full((2, 30), 0.25, np.float32)
+    broken[1] = np.nan
+    monkeypatch.setattr(Autoencoder, "encode", lambda self, texts, batch: broken)
+    np.testing.assert_array_equal(rewriter(math.inf).latents(["ba", "be"]), [[0.25] * 30, [0.0] * 30])
+
+
 # ε
 
 

@@ -59,7 +59,12 @@ class DPBart(LatentRewriter):
             )
 
     def encode(self, texts: Sequence[str]) -> npt.ArrayLike:
-        return self.autoencoder.encode(texts, self.writing.batch)
+        """z = ENC(x): [texts, n]. No text is refused, for a refusal would tell something of it, without noise.
+
+        Half a character becomes a question mark, and an entry that is no number 0.
+        """
+        readable = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        return np.nan_to_num(self.autoencoder.encode(readable, self.writing.batch), nan=0.0)
 
     def latents(self, texts: Sequence[str]) -> Latents:
         """z': the clipped latents with their noise, which is drawn by several threads for some of the texts each."""
