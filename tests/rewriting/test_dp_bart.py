@@ -246,7 +246,7 @@ def test_a_seed_gives_the_same_texts_and_the_operating_system_does_not():
 # Folders
 
 
-def test_a_folder_gives_back_the_rewriter_and_opens_as_a_bart(tmp_path):
+def test_a_folder_gives_back_the_rewriter(tmp_path):
     autoencoder = replace(micro(pruned=PRUNED), trained_for=Budget(50.0, 1e-5)).exposing(
         Exposure.PRETRAINING, Exposure.VOCABULARY
     )
@@ -259,7 +259,26 @@ def test_a_folder_gives_back_the_rewriter_and_opens_as_a_bart(tmp_path):
     promised = loaded.guarantee()
     assert promised.not_covered == (Exposure.PRETRAINING, Exposure.VOCABULARY)
     assert loaded.guarantee_for_person(2).not_covered == promised.not_covered
-    assert transformers.AutoConfig.from_pretrained(tmp_path / "model").model_type == "bart"
+
+
+def test_transformers_writes_the_same_texts_from_the_same_states(tmp_path):
+    """Opened there, read there, clipped and pruned by hand, and written there by beam search over all positions."""
+    torch = pytest.importorskip("torch")
+    made, texts = rewriter(math.inf), sentences(8, seed=5)
+    made.autoencoder.save(tmp_path / "model")
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    read = tokenizer(texts, padding="max_length", max_length=6, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        mask = read["attention_mask"]
+        states = theirs.get_encoder()(read["input_ids"], attention_mask=mask).last_hidden_state.clamp(-0.5, 0.5)
+        states[:, :, list(PRUNED)] = 0
+        outputs = transformers.modeling_outputs.BaseModelOutput(states)
+        settings = {"num_beams": 2, "max_new_tokens": 6, "do_sample": False}
+        found = theirs.generate(encoder_outputs=outputs, attention_mask=torch.ones_like(mask), **settings)
+    expected = [text.strip() for text in tokenizer.batch_decode(found, skip_special_tokens=True)]
+    assert made.rewrite(texts) == expected
+    assert len(set(expected)) > 3
 
 
 def test_another_epsilon_than_a_model_was_trained_for_is_warned_of_and_holds():
