@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "metrics": {"checks", "guarantee"},
     "tasks": {"checks", "guarantee"} | MATERIAL,
     "training": VOCABULARY | {"accounting", "mechanisms", "bookkeeping", "dropout"},
-    "rewriting": VOCABULARY | MATERIAL | ENGINE | {"tasks"},
+    "rewriting": VOCABULARY | MATERIAL | ENGINE | {"dropout", "tasks"},
     "federated": VOCABULARY | MATERIAL | ENGINE | {"tasks"},
     "audit": VOCABULARY | MATERIAL | ENGINE | {"tasks", "rewriting", "federated"},
     "demo": {"checks", "data", "models", "tasks", "audit"},

@@ -196,7 +196,7 @@ def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
         ),
         (MAKE.format("echo"), "--output = echo: it is there already"),
         (MAKE.format("b").replace("--data.public ", ""), "if it is public say so by --data.public"),
-        (MAKE.format("b").replace("bank.txt", "notes.jsonl"), "a ledger lies beside it, so it is private"),
+        (MAKE.format("b").replace("bank.txt", "notes.jsonl"), "a ledger is beside it, so it is private"),
         (MAKE.format("b").replace("bank.txt", "none.txt"), "none.txt: there is no such file"),
         (MAKE.format("b").replace("echo", "eco"), "method = eco: it must be one of echo"),
     ],

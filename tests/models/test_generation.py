@@ -14,7 +14,7 @@ from transformers import generation as hf
 
 from dpnlp.checks import BadInput
 from dpnlp.models import generation, t5
-from dpnlp.models.generation import Generation, compiled, generate, search
+from dpnlp.models.generation import Generation, compiled, generate, generate_from, search
 
 from .generation_oracle import VOCABULARY, generated, pair, probabilities, torch
 
@@ -125,6 +125,17 @@ def test_a_text_is_the_same_whatever_its_batchmates_and_its_padding(changes):
     model, inputs, key = pair()[1], texts(), jax.random.key(0)
     together = generate(model, inputs, options(**changes), batch=8, lengths=(16,), key=key)
     assert generate(model, inputs, options(**changes), batch=2, lengths=(8, 32), key=key) == together
+
+
+@pytest.mark.parametrize("changes", [{}, {"beams": 3}])
+def test_the_states_of_the_encoder_give_what_its_input_gives(changes):
+    (_, model), inputs = pair("bart"), texts(2, (9,) * 6)
+    ids = np.array(inputs)
+    states = np.asarray(model.encode(ids, np.ones_like(ids)))
+    found = generate(model, inputs, options("bart", **changes), lengths=(9,))
+    assert generate_from(model, states, options("bart", **changes)) == found
+    assert generate_from(model, states[::-1], options("bart", **changes), batch=4) == found[::-1]
+    assert len({tuple(text) for text in found}) > 3
 
 
 @pytest.mark.parametrize("changes", [{"beams": 3}, {"sample": True}])

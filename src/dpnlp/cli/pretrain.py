@@ -47,7 +47,7 @@ class Data:
         for stream in streams:
             if Ledger.beside(stream.place).path.exists():
                 raise BadInput(
-                    f"data.train = {stream.place}: a ledger lies beside it, so it is private, and {danger}; give others."
+                    f"data.train = {stream.place}: a ledger is beside it, so it is private, and {danger}; give others."
                 )
         if not self.public:
             raise BadInput(

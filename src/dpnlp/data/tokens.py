@@ -63,16 +63,20 @@ def tokenized(
             "targets": encoded([pair.target for pair in batch], tokenizer, **settings, target=True),
         }
 
-    (ends,) = sides([Pair("", "", None)])["targets"]
-    if tokenizer.eos_token_id not in ends:
-        raise BadInput(
-            "tokenizer: it puts no end token after a text, and a model would not learn where to stop; "
-            "take one with an eos_token and a template that adds it."
-        )
+    refuse_endless(tokenizer, sides([Pair("", "", None)])["targets"][0])
     pad = tokenizer.pad_token_id or 0
     columns = Column("ids", pad, "mask"), Column("targets", pad, "target_mask")
     made_by = state(tokenizer), prefix, languages, longest
     return kept(pairs, columns, sides, made_by, cache=cache, largest=max(tokenizer.get_vocab().values()))
+
+
+def refuse_endless(tokenizer: Any, blank: Sequence[int]) -> None:
+    """Refuses a tokenizer that puts no end after a text, by the tokens of a blank one."""
+    if tokenizer.eos_token_id not in blank:
+        raise BadInput(
+            "tokenizer: it puts no end token after a text, and a model would not learn where to stop; "
+            "take one with an eos_token and a template that adds it."
+        )
 
 
 def state(tokenizer: Any) -> str:

@@ -38,8 +38,22 @@ def losses(
     [batch, target].
     """
     states = model.states(batch["ids"], batch["mask"], batch["inputs"])
-    real = batch["target_mask"] > 0
-    total = jnp.sum(jnp.where(real, token_losses(model, states, batch["targets"], smoothing, chunk), 0), axis=1)
+    return of_states(model, states, batch["targets"], batch["target_mask"], smoothing=smoothing, mean=mean, chunk=chunk)
+
+
+def of_states(
+    model: Seq2Seq,
+    states: Array,
+    targets: Array,
+    mask: Array,
+    *,
+    smoothing: float = 0.0,
+    mean: bool = True,
+    chunk: int | None = None,
+) -> Array:
+    """The same from the decoder's states [batch, target, width]; the mask shows the real ones of the targets."""
+    real = mask > 0
+    total = jnp.sum(jnp.where(real, token_losses(model, states, targets, smoothing, chunk), 0), axis=1)
     return total / jnp.maximum(jnp.sum(real, axis=1), 1) if mean else total
 
 

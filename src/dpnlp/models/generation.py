@@ -6,7 +6,7 @@ does not depend on the others of its batch.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
 
 from dpnlp import checks
 from dpnlp.bookkeeping import Array
@@ -114,33 +115,70 @@ def generate(
     Inputs of similar length share a batch and are padded to the next of `lengths`; longer ones are refused. Where texts
     are drawn, the i-th is drawn with `key` and i alone. With a `mesh` each batch is spread over its axis "data".
     """
-    checks.count("batch", batch)
-    if options.sample and key is None:
-        raise BadInput("key = None: texts that are drawn need a random key; give one, or set sample to false.")
     limit = getattr(model.config, "positions", max(lengths))
     lengths = sorted({min(length, limit) for length in lengths})
     _check(inputs, lengths[-1], model.config.vocabulary)
+
+    def padded(rows: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        length = next(length for length in lengths if length >= len(inputs[rows[0]]))
+        ids, mask = np.full((len(rows), length), options.pad, np.int32), np.zeros((len(rows), length), np.int32)
+        for place, row in enumerate(rows):
+            ids[place, : len(inputs[row])], mask[place, : len(inputs[row])] = inputs[row], 1
+        return ids, mask
+
+    order = sorted(range(len(inputs)), key=lambda index: -len(inputs[index]))
+    return _in_batches(model, order, padded, options, batch, key, mesh)
+
+
+def generate_from(
+    model: Seq2Seq,
+    states: NDArray[Any],
+    options: Generation,
+    *,
+    batch: int = 32,
+    key: Array | None = None,
+    mesh: Mesh | None = None,
+) -> list[list[int]]:
+    """The same for inputs that are no tokens, but states to be taken for the encoder's: [inputs, positions, width].
+
+    The decoder attends to all positions, and sees nothing else of an input.
+    """
+
+    def taken(rows: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        return states[np.array(rows)], np.ones((len(rows), states.shape[1]), np.int32)
+
+    return _in_batches(model, range(len(states)), taken, options, batch, key, mesh)
+
+
+def _in_batches(
+    model: Seq2Seq,
+    order: Sequence[int],
+    inputs: Callable[[list[int]], tuple[NDArray[Any], NDArray[Any]]],
+    options: Generation,
+    batch: int,
+    key: Array | None,
+    mesh: Mesh | None,
+) -> list[list[int]]:
+    """The text for each input, by their numbers. They are taken in this order; `inputs` has some, and their mask."""
+    checks.count("batch", batch)
+    if options.sample and key is None:
+        raise BadInput("key = None: texts that are drawn need a random key; give one, or set sample to false.")
     devices = 1 if mesh is None else mesh.shape["data"]
     structure, weights = nnx.split(model)
     if mesh is not None:
         weights = jax.device_put(weights, NamedSharding(mesh, PartitionSpec()))  # type: ignore[no-untyped-call]
 
-    order = sorted(range(len(inputs)), key=lambda index: -len(inputs[index]))
-    texts: list[list[int]] = [[] for _ in inputs]
+    texts: list[list[int]] = [[] for _ in order]
     for first in range(0, len(order), batch):
-        rows = order[first : first + batch]
+        rows = list(order[first : first + batch])
         size = devices  # doubled until they fit, so that what is left over at last has one of a few sizes
         while size < len(rows):
             size = min(2 * size, -(-batch // devices) * devices)
         filled = rows + rows[-1:] * (size - len(rows))
-        length = next(length for length in lengths if length >= len(inputs[rows[0]]))
-        ids, mask = np.full((size, length), options.pad, np.int32), np.zeros((size, length), np.int32)
-        for place, row in enumerate(filled):
-            ids[place, : len(inputs[row])], mask[place, : len(inputs[row])] = inputs[row], 1
         keys = None
         if options.sample and key is not None:
             keys = jax.vmap(partial(jax.random.fold_in, key))(np.array(filled))
-        found = np.asarray(search(structure, weights, ids, mask, keys, options=options, mesh=mesh))
+        found = np.asarray(search(structure, weights, *inputs(filled), keys, options=options, mesh=mesh))
         for row, text in zip(rows, found.tolist(), strict=False):
             texts[row] = _trimmed(text, options)
     return texts
@@ -150,7 +188,7 @@ def generate(
 def search(
     structure: Any,
     weights: Any,
-    ids: Array,
+    inputs: Array,
     mask: Array,
     keys: Array | None = None,
     *,
@@ -159,20 +197,22 @@ def search(
 ) -> Array:
     """The texts for inputs [batch, source], with keys [batch] where they are drawn: [batch, maximum length].
 
-    `structure` and `weights` are the model, as `nnx.split` takes it apart. After its end a text is padded.
+    `structure` and `weights` are the model, as `nnx.split` takes it apart. Inputs may be states in place of the
+    encoder's, [batch, source, width]. After its end a text is padded.
     """
 
-    def local(weights: Any, ids: Array, mask: Array, keys: Array | None) -> Array:
+    def local(weights: Any, inputs: Array, mask: Array, keys: Array | None) -> Array:
         model = _cast(nnx.merge(structure, weights))
-        memory = model.remember(model.encode(ids, mask), mask).kept()
+        states = inputs.astype(model.dtype) if inputs.ndim == 3 else model.encode(inputs, mask)
+        memory = model.remember(states, mask).kept()
         return _beams(model, memory, options) if options.beams > 1 else _one(model, memory, keys, options)
 
     if mesh is None:
-        return local(weights, ids, mask, keys)
+        return local(weights, inputs, mask, keys)
     # Each device goes its own way and stops when its own texts have ended.
     whole, rows = PartitionSpec(), PartitionSpec("data")  # type: ignore[no-untyped-call]
     spread = jax.shard_map(local, mesh=mesh, in_specs=(whole, rows, rows, rows), out_specs=rows, check_vma=False)
-    texts: Array = spread(weights, ids, mask, keys)
+    texts: Array = spread(weights, inputs, mask, keys)
     return texts
 
 

@@ -25,7 +25,7 @@ from dpnlp.models.seq2seq import Seq2Seq
 
 @dataclass(frozen=True)
 class Writing:
-    """How translations are written. A text is at most `longest` tokens long."""
+    """How texts are written. One is at most `longest` tokens long."""
 
     longest: int = 64
     beams: int = 1
@@ -35,6 +35,11 @@ class Writing:
     def __post_init__(self) -> None:
         for name in ("longest", "beams", "batch"):
             checks.count(name, getattr(self, name))
+
+    def options(self, pretrained: Pretrained, language: str | None = None) -> Generation:
+        """The same for a model, in all else by its own files; `language` is the one that it is to write."""
+        changes = {"max_length": self.longest, "beams": self.beams, "length_penalty": self.length_penalty}
+        return pretrained.options(language=language, min_length=0, **changes)
 
 
 @dataclass(frozen=True)
@@ -117,8 +122,7 @@ class Translation:
         return self.pretrained.tokenizer
 
     def _options(self, writing: Writing) -> Generation:
-        changes = {"max_length": writing.longest, "beams": writing.beams, "length_penalty": writing.length_penalty}
-        return self.pretrained.options(language=self.languages[1] if self.languages else None, min_length=0, **changes)
+        return writing.options(self.pretrained, self.languages[1] if self.languages else None)
 
 
 @dataclass(frozen=True)

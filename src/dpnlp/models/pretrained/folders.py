@@ -1,7 +1,9 @@
 """Models that write texts, with what belongs to them: `load` reads a folder, or one of the hub, `save` writes one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from transformers import GenerationConfig
@@ -143,11 +145,19 @@ def load(
     return Pretrained(found.filled(), found.config, generation, found.tokenizer)
 
 
-def save(pretrained: Pretrained, folder: str | Path, *, merge: bool = False, shard_bytes: int = 5 * 10**9) -> None:
+def save(
+    pretrained: Pretrained,
+    folder: str | Path,
+    *,
+    merge: bool = False,
+    shard_bytes: int = 5 * 10**9,
+    beside: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Writes a folder that `load` and transformers read, all of it or nothing.
 
     `merge` folds adapters into the weights that are written; the model itself keeps them. Weights of more than
-    `shard_bytes` are split over several files; no more than one of them is in memory at a time.
+    `shard_bytes` are split over several files; no more than one of them is in memory at a time. `beside` has the texts
+    of more files, by name.
     """
     model, config = pretrained.model, pretrained.config
     with written(
@@ -161,6 +171,8 @@ def save(pretrained: Pretrained, folder: str | Path, *, merge: bool = False, sha
         tie_word_embeddings=model.config.tied,
     ) as whole:
         pretrained.generation.to_json_file(whole / "generation_config.json")
+        for name, text in beside.items():
+            (whole / name).write_text(text, encoding="utf-8")
 
 
 def _generation(folder: Path, config: Any) -> Any:
