@@ -12,7 +12,9 @@ import pytest
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.cli.main import main
 from dpnlp.cli.rewriting import Rewriting
-from dpnlp.guarantee import Adjacency, Exposure, Trust, Unit
+from dpnlp.data.vocabulary import learned
+from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Trust, Unit
+from dpnlp.models.pretrained import from_scratch, save
 from dpnlp.runs.folder import Run
 
 from ..tasks.readers import LABELS, WORDS, encoder, labelled, write_labelled
@@ -170,6 +172,69 @@ def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
     assert code == 2
     assert "the budget is 1.0" in err
     assert not (dpnlp.home / "runs" / "poor").exists()
+
+
+METHODS = {
+    "adept": "--data.train bank.txt --data.public --model.width 8 --model.hidden 8 --model.longest 4 "
+    "--learning.epochs 0.2",
+    "dp-bart": "--data.train bank.txt --data.public --model.start scratch --model.length 4 --model.vocabulary 300 "
+    "--model.width 8 --model.layers 1 --model.heads 2 --model.hidden 8 --model.epsilon 50 --model.delta 1e-3 "
+    "--learning.steps-with-noise 1",
+    "words": "--vectors vectors.txt",
+    "sampling": "--model.start writer --model.bounds -5 5 --model.tokens 3 --model.longest 8",
+}
+UNITS = {"words": Unit.WORD}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_made_and_rewrites(dpnlp, method):
+    if method == "words":
+        lines = (f"{word} {row % 7} {row % 5}\n" for row, word in enumerate(WORDS))
+        (dpnlp.home / "vectors.txt").write_text("".join(lines))
+    if method == "sampling":
+        fresh = from_scratch(
+            learned(["ba de gi ku lo ma ne pi ro tu"] * 20, 300),
+            width=8,
+            layers=1,
+            heads=2,
+            hidden=8,
+            dropout=0.0,
+            computes="float32",
+            seed=0,
+        )
+        save(fresh, dpnlp.home / "writer")
+    code, _, err = dpnlp(f"pretrain --method {method} --output made-{method} {METHODS[method]}")
+    assert code == 0, err
+    code, out, err = dpnlp(
+        f"rewrite --name by-{method} --rewriter made-{method} --data.train plain.txt --privacy.epsilon 50 "
+        "--privacy.delta 1e-3 --json"
+    )
+    assert code == 0, err
+    assert len(texts(dpnlp, f"by-{method}")) == 2
+    promised = Guarantee.parse(json.loads(out)["signature"])
+    assert (promised.epsilon, promised.trust) == (50.0, Trust.LOCAL)
+    assert promised.unit is UNITS.get(method, Unit.TEXT)
+    assert promised.delta == (1e-3 if method in ("adept", "dp-bart") else 0.0)
+    for file in (dpnlp.home / "runs" / f"by-{method}").rglob("*"):
+        assert file.is_dir() or SECRET.encode() not in file.read_bytes()
+
+
+def test_what_is_made_of_private_texts_says_so(dpnlp):
+    made = "pretrain --method echo --output leaks --data.train plain.txt bank.txt --data.unsafe --model.encoder encoder"
+    assert dpnlp(made)[0] == 0
+    code, _, err = dpnlp("rewrite --name leaks --rewriter leaks --data.train plain.txt --privacy.epsilon 1")
+    assert code == 0, err
+    exposed = Run(dpnlp.home / "runs" / "leaks").guarantee.not_covered
+    assert exposed == (Exposure.PRETRAINING, Exposure.VOCABULARY)
+
+
+def test_a_delta_that_is_too_large(dpnlp):
+    """There are two texts, and a chance of one half would allow to publish one of them."""
+    code, _, err = dpnlp(
+        "rewrite --name a --rewriter made-adept --data.train plain.txt --privacy.epsilon 5 --privacy.delta 0.5"
+    )
+    assert code == 2
+    assert "--privacy.delta = 0.5: it must be below one in the number of texts, 1/2" in err
 
 
 @pytest.mark.parametrize(

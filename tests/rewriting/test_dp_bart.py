@@ -251,7 +251,7 @@ def test_a_folder_gives_back_the_rewriter(tmp_path):
         Exposure.PRETRAINING, Exposure.VOCABULARY
     )
     autoencoder.save(tmp_path / "model")
-    loaded = dp_bart.load(tmp_path / "model", epsilon=50.0, delta=1e-5, source=FixedSeed(3), writing=WRITING)
+    loaded = replace(dp_bart.load(tmp_path, 50.0, 1e-5, FixedSeed(3)), writing=WRITING)
     assert loaded.autoencoder.bottleneck == autoencoder.bottleneck
     assert loaded.autoencoder.trained_for == autoencoder.trained_for
     texts = sentences(6)
@@ -294,7 +294,7 @@ def test_another_epsilon_than_a_model_was_trained_for_is_warned_of_and_holds():
 
 def test_a_plain_bart_has_no_bottleneck(tmp_path):
     with pytest.raises(BadInput, match=r"there is no dp_bart.json in it; load a BART with"):
-        dp_bart.load(tmp_path, epsilon=1.0, delta=1e-5)
+        dp_bart.load(tmp_path, 1.0, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -306,4 +306,4 @@ def test_a_file_that_is_not_ours_is_one_sentence(tmp_path, old, new, sentence):
     path = tmp_path / "model" / "dp_bart.json"
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(BadInput, match=sentence):
-        dp_bart.load(tmp_path / "model", epsilon=1.0, delta=1e-5)
+        dp_bart.load(tmp_path, 1.0, 1e-5)

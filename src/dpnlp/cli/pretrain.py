@@ -14,8 +14,9 @@ from dpnlp.guarantee import Exposure
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Texts
+    from dpnlp.rewriting.bart_autoencoder import Autoencoder as BartAutoencoder
 
-_WHAT = "How texts are rewritten: echo, adept, words or sampling; each has flags of its own"
+_WHAT = "How texts are rewritten: echo, adept, dp-bart, words or sampling; each has flags of its own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,4 +264,110 @@ class PretrainSampling(Pretrain):
         return {"tokens": str(tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}
 
 
-METHODS = {"echo": PretrainEcho, "adept": PretrainAdept, "words": PretrainWords, "sampling": PretrainSampling}
+@dataclass(frozen=True)
+class Bart:
+    """Which BART, and what passes from its encoder to its decoder."""
+
+    start: str = option(help="A folder or id of Hugging Face with a BART, or scratch for a small one")
+    length: int = option(20, help="l, the tokens of a text that are read; all texts are padded to as many")
+    bound: float | None = option(
+        None, help="C, what each entry of a state is clipped to; by default half a deviation of those of the texts"
+    )
+    rounds: int = option(0, help="Rounds of pruning, each with training after it (PR); 0 keeps all neurons (CLV)")
+    epsilon: float | None = option(None, help="Train on with the noise of this ε at the end (PR+)")
+    delta: float = option(1e-6, help="The δ of that noise; 0 is for Laplace noise")
+    vocabulary: int = option(8000, help="For scratch: tokens of a vocabulary made of the texts")
+    width: int = option(256, help="For scratch: the width of the model")
+    layers: int = option(3, help="For scratch: layers of the encoder, and of the decoder")
+    heads: int = option(4, help="For scratch: heads of attention")
+    hidden: int = option(1024, help="For scratch: the width of the feed-forward layers")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How it is trained."""
+
+    steps: int = option(0, help="Steps before anything is pruned; a model from scratch needs thousands")
+    steps_a_round: int = option(500, help="Steps after each round of pruning")
+    steps_with_noise: int = option(10_000, help="Steps with noise")
+    batch: int = option(32, help="Texts in a step")
+    rate: float = option(1e-4, help="The learning rate; it falls to 0 in each part")
+    masked: float = option(0.0, help="The share of tokens that the encoder is not shown before anything is pruned")
+    seed: int | None = option(None, help="Makes the training repeatable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainBart(PretrainOfTexts):
+    """Make the rewriter of DP-BART: the states of a BART's encoder are clipped by value, and dpnlp rewrite adds noise
+    to them. With rounds of pruning fewer neurons pass, and so less noise is needed (PR); training with noise gets the
+    decoder used to it (PR+)."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method dp-bart --output rewriters/bart --data.train openwebtext.txt --data.public "
+        "--model.start facebook/bart-base --model.bound 0.1 --model.rounds 6 --model.epsilon 500",
+    )
+
+    method: str = option("dp-bart", help=_WHAT)
+    model: Bart = option(help="model")
+    learning: Steps = option(Steps(), help="learning")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.mechanisms.randomness import OS_ENTROPY, FixedSeed
+        from dpnlp.rewriting.bart_autoencoder import Training
+        from dpnlp.rewriting.pruning import prune
+        from dpnlp.training import Optimizer
+        from dpnlp.training.optimizers import Decay
+
+        texts, model, learning = self.data.texts(), self.model, self.learning
+        how: dict[str, Any] = {
+            "private": self.data.unsafe,
+            "source": OS_ENTROPY if learning.seed is None else FixedSeed(learning.seed),
+        }
+
+        def training(steps: int, masked: float = 0.0) -> Training:
+            return Training(steps, learning.batch, Optimizer(learning.rate, decay=Decay.LINEAR), masked)
+
+        bart = self._started(texts)
+        if learning.steps:
+            bart = bart.trained(texts, training(learning.steps, learning.masked), **how)
+        bart = bart.within(model.bound or bart.spread(texts[:1000]).bound())
+        if model.rounds:
+            bart = prune(bart, texts, training(learning.steps_a_round), rounds=model.rounds, **how)
+        if model.epsilon is not None:
+            noisy = training(learning.steps_with_noise)
+            bart = bart.hardened(texts, noisy, epsilon=model.epsilon, delta=model.delta, **how)
+        self.output.mkdir(parents=True)
+        bart.save(self.output / "model")
+        held = bart.bottleneck
+        neurons = f"{len(held.kept)} of {held.width}"
+        return {"made of": f"{len(texts):,} texts", "neurons": neurons, "clipped to": f"{held.clip.bound:.3g}"}
+
+    def _started(self, texts: Sequence[str]) -> "BartAutoencoder":
+        from dpnlp.models import pretrained
+        from dpnlp.rewriting.bart_autoencoder import Autoencoder
+
+        model = self.model
+        if model.start != "scratch":
+            return Autoencoder.of(pretrained.load(model.start), length=model.length)
+        return Autoencoder.from_scratch(
+            texts,
+            vocabulary=model.vocabulary,
+            length=model.length,
+            private=self.data.unsafe,
+            width=model.width,
+            layers=model.layers,
+            heads=model.heads,
+            hidden=model.hidden,
+            dropout=0.0,
+            computes="float32",
+            seed=self.learning.seed or 0,
+        )
+
+
+METHODS = {
+    "echo": PretrainEcho,
+    "adept": PretrainAdept,
+    "dp-bart": PretrainBart,
+    "words": PretrainWords,
+    "sampling": PretrainSampling,
+}

@@ -93,14 +93,6 @@ class DPBart(LatentRewriter):
         return super().guarantee().with_exposures(*self.autoencoder.exposures)
 
 
-def load(
-    folder: str | Path,
-    *,
-    epsilon: float,
-    delta: float,
-    source: Source = OS_ENTROPY,
-    writing: Writing = _AS_IN_THE_THESIS,
-    **options: Any,
-) -> DPBart:
-    """The rewriter of a folder that `Autoencoder.save` wrote; further options are those of `pretrained.load`."""
-    return DPBart(Autoencoder.load(folder, **options), epsilon, delta, writing, source)
+def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> DPBart:
+    """The one in the folder of a rewriter, whose model `Autoencoder.save` wrote."""
+    return DPBart(Autoencoder.load(folder / "model"), epsilon, delta, source=source)

@@ -12,6 +12,7 @@ from dpnlp.rewriting.base import Rewriter
 
 METHODS = {
     "adept": "dpnlp.rewriting.adept",
+    "dp-bart": "dpnlp.rewriting.dp_bart",
     "echo": "dpnlp.rewriting.echo",
     "sampling": "dpnlp.rewriting.clipped_sampling",
     "words": "dpnlp.rewriting.word_metric",
