@@ -59,7 +59,8 @@ def texts(dpnlp, name, split="train"):
 @pytest.fixture(scope="module")
 def scored(dpnlp):
     """A run with a score."""
-    code, out, err = dpnlp(f"{REWRITE} --name scored --privacy.epsilon 3 --scoring.encoder encoder {NAMED} --json")
+    flags = f"--privacy.epsilon 3 --scoring.encoder encoder --scoring.made-of bank.txt {NAMED}"
+    code, out, err = dpnlp(f"{REWRITE} --name scored {flags} --json")
     assert code == 0, err
     return json.loads(out), Run(dpnlp.home / "runs" / "scored")
 
@@ -89,6 +90,8 @@ def test_a_classifier_of_the_rewritten_texts_is_scored_on_original_ones(scored):
     assert entry["scores"]["test"]["original"] == {}
     page = run.report.read_text(encoding="utf-8")
     assert "What is published" in page
+    assert run.leakage()["whole"] == 1.0
+    assert "What the rewriter was made of" in page
     assert "macro-F1" in page
 
 

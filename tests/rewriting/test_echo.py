@@ -24,9 +24,9 @@ class Meaning:
     width = WIDTH
 
     def __call__(self, texts):
-        rng = [np.random.default_rng([ord(letter) for letter in text or "\0"]).normal(size=WIDTH) for text in texts]
-        rows = np.array(rng).reshape(-1, WIDTH)
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        rows = {text: np.random.default_rng([*map(ord, text or "\0")]).normal(size=WIDTH) for text in {*texts}}
+        found = np.array([rows[text] for text in texts]).reshape(-1, WIDTH)
+        return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
 SENTENCES = [f"sentence {number}" for number in range(30)]

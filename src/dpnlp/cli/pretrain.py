@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpnlp.data.plain import Texts
     from dpnlp.rewriting.bart_autoencoder import Autoencoder as BartAutoencoder
 
-_WHAT = "How texts are rewritten: echo, adept, dp-bart, words or sampling; each has flags of its own"
+_WHAT = "How texts are rewritten: echo, noisy-echo, adept, dp-bart, words or sampling; each has flags of its own"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,9 @@ class Scoring:
         "scored on the test texts; without it nothing is scored",
     )
     most: int = option(100_000, help="Learn from at most so many rewritten texts")
+    made_of: tuple[str, ...] = option(
+        (), help="The files that the rewriter was made of, to see how much of them comes out again"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,6 +73,7 @@ class Rewriting:
         for place, (split, records) in enumerate(self.texts.items()):
             self._rewrite(place, split, records)
         self._score()
+        self._leaks()
         self.folder.write_report(page_of_run(self.folder))
         return Run.open(self.path)
 
@@ -215,6 +216,18 @@ class Rewriting:
             rows.append({"step": 1, "epsilon": spent, "split": "to the originals", "bleu": score.value, **signature})
         self.folder.write_metrics(rows)
         self.folder.write_details({"test": details})
+
+    def _leaks(self) -> None:
+        """What of the texts behind the rewriter is in those that are released; the originals play no part in it."""
+        files, most = self.asked.scoring.made_of, self.asked.scoring.most
+        if not files:
+            return
+        from dpnlp.data.plain import plain
+        from dpnlp.rewriting.leakage import leakage
+
+        released = [line["text"] for line in self.folder.rewritten_texts("train", most)]
+        found = leakage(released, [record.text for file in files for record in plain(file)])
+        self.folder.write_leakage(found.to_json())
 
 
 def _learned(

@@ -144,6 +144,11 @@ def save(bank: Bank, encoder: SentenceEncoder, folder: Path) -> None:
 
 def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> Echo:
     """The method at this ε, from what `save` wrote. It needs no δ, and promises none."""
+    return Echo(*opened(folder), epsilon, source)
+
+
+def opened(folder: Path) -> tuple[Bank, SentenceEncoder]:
+    """What `save` wrote."""
     try:
         arrays = load_file(folder / "bank.safetensors")
         sentences = json.loads((folder / "bank.json").read_text(encoding="utf-8"))
@@ -152,4 +157,4 @@ def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_E
             f"{folder}: its bank of sentences cannot be read ({checks.short(error)}); make it again."
         ) from None
     bank = Bank(tuple(sentences), arrays["vectors"], arrays["alike"])
-    return Echo(bank, SentenceEncoder.load(folder / "encoder"), epsilon, source)
+    return bank, SentenceEncoder.load(folder / "encoder")

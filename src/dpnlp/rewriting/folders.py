@@ -14,6 +14,7 @@ METHODS = {
     "adept": "dpnlp.rewriting.adept",
     "dp-bart": "dpnlp.rewriting.dp_bart",
     "echo": "dpnlp.rewriting.echo",
+    "noisy-echo": "dpnlp.rewriting.noisy_echo",
     "sampling": "dpnlp.rewriting.clipped_sampling",
     "words": "dpnlp.rewriting.word_metric",
 }

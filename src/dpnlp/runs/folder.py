@@ -7,6 +7,7 @@
       predictions/       one .jsonl per split
       rewritten/         one .jsonl per split: texts that were rewritten to be published
       details.json       what is behind the scores of each split: classes, and which was taken for which
+      leakage.json       how much comes out again of what a rewriter was made of, where that was measured
       audit.json         how strongly the model gives planted secrets away, where that was measured
       model/             Hugging Face format
       checkpoints/       to go on from after a crash
@@ -29,7 +30,7 @@ from dpnlp.guarantee import Guarantee
 from dpnlp.runs.files import as_json, json_lines, json_object, read, refusals, write
 
 CONFIG, PRIVACY, METRICS = "config.yaml", "privacy.json", "metrics.jsonl"
-DETAILS, AUDIT = "details.json", "audit.json"
+DETAILS, AUDIT, LEAKAGE = "details.json", "audit.json", "leakage.json"
 
 _NOTHING_MORE: Mapping[str, Any] = {"plan": {}, "events": [], "previous": []}
 """What privacy.json says beside the guarantee where nothing else is known."""
@@ -211,6 +212,15 @@ class Run:
     def write_audit(self, entry: Mapping[str, Any]) -> None:
         """{"secrets": [{"text", "exposure", "rank", "candidates"}, ...], "note": text}."""
         write(self.path / AUDIT, as_json(AUDIT, entry, indent=2) + "\n")
+
+    def leakage(self) -> dict[str, Any] | None:
+        """How much of what the rewriter was made of comes out again, where that was measured."""
+        file = self.path / LEAKAGE
+        return json_object(file, read(file)) if file.exists() else None
+
+    def write_leakage(self, entry: Mapping[str, Any]) -> None:
+        """The shares, and some released texts beside the nearest of those behind the rewriter."""
+        write(self.path / LEAKAGE, as_json(LEAKAGE, entry, indent=2) + "\n")
 
     def _predictions(self, split: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", split) or "train" in split.lower():

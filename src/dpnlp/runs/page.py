@@ -32,6 +32,7 @@ def page_of_run(run: Run, samples: int = 8) -> str:
         classes(run),
         _curves(run),
         _rewritten(run, samples),
+        _leakage(run),
         _samples(run, samples),
         _secrets(run),
         _verification(run),
@@ -245,6 +246,28 @@ def _rewritten(run: Run, most: int) -> Html:
         return Html("")
     note = "Each stands for a private text that is not shown here."
     return section(element("h2", "What is published"), *parts, paragraph(note, class_="note"))
+
+
+def _leakage(run: Run) -> Html:
+    """How much of what the rewriter was made of comes out again."""
+    found = run.leakage()
+    if not found:
+        return Html("")
+    shares = {
+        "texts that come out whole": f"{100 * found['whole']:.1f} %",
+        "four words in a row that come out": f"{100 * found['overlap']:.1f} %",
+        "words in common with the nearest text": f"{100 * found['alike']:.1f} %",
+    }
+    pairs = [[near["released"], near["nearest"] or "–", f"{100 * near['alike']:.0f} %"] for near in found["nearest"]]
+    return section(
+        element("h2", "What the rewriter was made of"),
+        paragraph(f"How much of it is found again in {found['texts']:,} released texts."),
+        table(["of the rewriter's own texts", "share"], list(shares.items()), "scores", 1),
+        table(["released", "the nearest of its own", "in common"], pairs, "samples stacked"),
+        paragraph(
+            "Where its texts are public this is as it should be; where they are private, they leak.", class_="note"
+        ),
+    )
 
 
 def _samples(run: Run, most: int) -> Html:
