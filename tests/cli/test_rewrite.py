@@ -90,6 +90,7 @@ def test_a_classifier_of_the_rewritten_texts_is_scored_on_original_ones(scored):
     assert entry["scores"]["test"]["original"] == {}
     page = run.report.read_text(encoding="utf-8")
     assert "What is published" in page
+    assert "notes.jsonl, rewritten by echo" in page
     assert run.leakage()["whole"] == 1.0
     assert "What the rewriter was made of" in page
     assert "macro-F1" in page

@@ -81,6 +81,8 @@ def _header(kind: str, title: str, about: str) -> Html:
 def _about(run: Run) -> str:
     given = settings(run.config)
     data = next((given[name] for name in ("data.corpus", "data.train") if given.get(name, "none") != "none"), "")
+    if method := run.privacy["plan"].get("method"):
+        return f"{data}, rewritten by {method}"
     words = [given.get("model.start", ""), f"trained on {data}" if data else ""]
     return ", ".join(word for word in words if word)
 
