@@ -60,6 +60,17 @@ def test_the_settings_may_be_in_a_file_of_their_own(tmp_path):
     assert next(planned(file, Path("runs"))).data.longest == 16
 
 
+def test_a_grid_of_rewriting(tmp_path):
+    settings = {"rewriter": "rewriters/echo", "data": {"train": ["notes.txt"]}}
+    file = grid(tmp_path / "grid.yaml", settings=settings, grid={"privacy.epsilon": [1, 3]}, seeds=[0])
+    runs = list(planned(file, tmp_path / "runs"))
+    assert [(run.VERB, run.name, run.privacy.epsilon, run.privacy.seed) for run in runs] == [
+        ("rewrite", "epsilon_1-seed_0", 1.0, 0),
+        ("rewrite", "epsilon_3-seed_0", 3.0, 0),
+    ]
+    assert not any(run.begun or run.finished for run in runs)
+
+
 def test_a_grid_may_start_from_several_files(tmp_path):
     for name in ("small", "large"):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(SETTINGS))
