@@ -1782,7 +1782,7 @@ DEFECTS = (
         RETELL,
     ),
     Defect(
-        "retell: latents are clipped in each entry, for the sensitivity of a norm",
+        "retell: latents are clipped in each entry, so that they are farther apart",
         "rewriting/directions.py",
         "Clip(Rule.L2, self.bound, self.axes.shape[1])",
         "Clip(Rule.VALUE, self.bound, self.axes.shape[1])",

@@ -38,7 +38,7 @@ from dpnlp.models.pretrained.weights import readable
 from dpnlp.models.sentence_vectors import SentenceEncoder
 from dpnlp.rewriting.directions import Directions
 from dpnlp.rewriting.latent import Clip, LatentRewriter, Latents, noise
-from dpnlp.rewriting.teller import Channel, Teller
+from dpnlp.rewriting.teller import Budgets, Channel, Teller
 from dpnlp.tasks.translation import Writing
 from dpnlp.training import Optimizer, Options, Plan, Secret, train
 
@@ -119,14 +119,15 @@ def pretrain(
     told = [text for text in texts if text.strip()]
     if not told:
         raise BadInput(f"texts: none of the {len(texts)} has a word in it; give public texts, one sentence each.")
+    budgets, entrance = Budgets(epsilons, delta), _entrance(directions, states, writer, seed)
     vectors = encoder(told)
     along = Directions.of(vectors, directions)
     latents = along.clip(along(vectors))
     made = Retelling(
         encoder,
         along,
-        Channel.of(along.clip, latents, epsilons, delta),
-        _entrance(directions, states, writer, seed),
+        Channel.of(along.clip, latents, budgets),
+        entrance,
         writer,
         longest,
         (Exposure.PRETRAINING,) if private else (),

@@ -22,6 +22,25 @@ from dpnlp.models.seq2seq import Memory, Seq2Seq
 from dpnlp.rewriting.latent import Clip, Latents
 
 
+@dataclass(frozen=True)
+class Budgets:
+    """The smallest and the largest ε that a network is to serve, at one δ."""
+
+    epsilons: tuple[float, ...]
+    delta: float
+
+    def __post_init__(self) -> None:
+        allowed = [checks.positive("epsilons", epsilon) for epsilon in self.epsilons]
+        if len(allowed) != 2 or allowed[0] > allowed[1]:
+            raise BadInput(f"epsilons = {self.epsilons}: it must be two numbers above 0, the smaller one first.")
+        checks.probability("delta", self.delta)
+
+    def sigmas(self, sensitivity: float) -> tuple[float, float]:
+        """The σ of the largest ε, and that of the smallest."""
+        small, large = self.epsilons
+        return analytic_sigma(large, self.delta, sensitivity), analytic_sigma(small, self.delta, sensitivity)
+
+
 @dataclass(frozen=True, eq=False)
 class Channel:
     """What latents go through on their way to the entrance: C, the variance v of each entry, and the range of σ.
@@ -35,14 +54,10 @@ class Channel:
     high: float
 
     @classmethod
-    def of(cls, clip: Clip, clipped: Latents, epsilons: tuple[float, ...], delta: float) -> "Channel":
-        """The one for these clipped public latents, with the noise of the smallest to the largest ε at δ."""
-        if len(epsilons) != 2 or not checks.positive("epsilons", epsilons[0]) <= checks.positive(
-            "epsilons", epsilons[1]
-        ):
-            raise BadInput(f"epsilons = {epsilons}: it must be two numbers above 0, the smaller one first.")
-        high, low = (analytic_sigma(epsilon, delta, clip.sensitivity.l2) for epsilon in epsilons)
-        return cls(clip.bound, np.mean(clipped**2, axis=0).astype(np.float32), low, high)
+    def of(cls, clip: Clip, clipped: Latents, budgets: Budgets) -> "Channel":
+        """The one for these clipped public latents, with the noise of these budgets."""
+        variances = np.mean(clipped**2, axis=0).astype(np.float32)
+        return cls(clip.bound, variances, *budgets.sigmas(clip.sensitivity.l2))
 
     def noised(self, latents: Array) -> tuple[Array, Array]:
         """z' = z + N(0, σ²) and σ for each example, in training: [batch, n] -> the same, [batch].
