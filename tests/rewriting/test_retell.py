@@ -404,6 +404,7 @@ def test_a_file_that_is_not_ours_is_one_sentence(folder, name, value, sentence):
         ({"epsilons": (0.0, 1.0)}, "epsilons = 0.0: it must be a finite number above 0"),
         ({"delta": 0.0}, "delta = 0.0: it must lie strictly between 0 and 1"),
         ({"directions": 13}, "directions = 13: the vectors have 12 entries"),
+        ({"directions": 0}, "directions = 0: it must be a whole number of at least 1"),
         ({"states": 0}, "states = 0: it must be a whole number of at least 1"),
         ({"longest": 2000}, "longest = 2000: the model has positions for at most 1024"),
         ({"batch": 0}, "batch = 0: it must be a whole number"),

@@ -90,7 +90,7 @@ class Retelling:
     def states(self, latents: Latents, sigma: float) -> npt.NDArray[np.float32]:
         """What the decoder attends to for noisy latents of one σ: [texts, n] -> [texts, k, width]."""
         seen = self.channel.seen(jnp.asarray(latents, jnp.float32), jnp.full(len(latents), sigma, jnp.float32))
-        return np.asarray(self.teller.states(seen), np.float32)
+        return np.asarray(self.entrance(seen), np.float32)
 
 
 def pretrain(
@@ -251,8 +251,8 @@ def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_E
 
 
 def _entrance(directions: int, states: int, writer: Pretrained, seed: int) -> Linear:
-    width = writer.model.config.width
-    return Linear(directions + 1, (checks.count("states", states), width), rngs=nnx.Rngs(seed))
+    shape = checks.count("states", states), writer.model.config.width
+    return Linear(checks.count("directions", directions) + 1, shape, rngs=nnx.Rngs(seed))
 
 
 def _variables(entrance: Linear) -> dict[str, nnx.Variable[Any]]:

@@ -87,9 +87,5 @@ class Teller(nnx.Module):
 
     def memory(self, seen: Array) -> Memory:
         """What the decoder attends to, with no position hidden: [batch, n + 1] -> k states of each."""
-        states = self.states(seen)
+        states = self.entrance(seen)
         return self.writer.remember(states.astype(self.writer.dtype), jnp.ones(states.shape[:2], jnp.int32))
-
-    def states(self, seen: Array) -> Array:  # [batch, n + 1] -> [batch, k, width]
-        """The entrance alone."""
-        return self.entrance(seen)
