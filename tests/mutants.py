@@ -56,6 +56,7 @@ LEAVES = (
     "                raise KeyboardInterrupt\n"
 )
 ENDS = "            if ends():\n                break\n"
+RETELL = ("rewriting/test_retell.py",)
 LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",)
 CROSS_ENTROPY, LORA = ("models/test_cross_entropy.py",), ("models/test_lora.py",)
 READING = "cli/test_reading.py::test_"
@@ -1765,6 +1766,83 @@ DEFECTS = (
         "(Exposure.PRETRAINING, Exposure.VOCABULARY) if self.data.unsafe else ()",
         "()",
         ("cli/test_rewrite.py",),
+    ),
+    Defect(
+        "retell: noise divided by the root of two",
+        "rewriting/retell.py",
+        "noise(self.clip, self.epsilon",
+        "noise(replace(self.clip, bound=self.clip.bound / math.sqrt(2)), self.epsilon",
+        RETELL,
+    ),
+    Defect(
+        "retell: what is no number is refused, which tells of the text",
+        "rewriting/directions.py",
+        "np.nan_to_num(np.asarray((vectors - self.mean) @ self.axes, np.float32), nan=0.0)",
+        "np.asarray((vectors - self.mean) @ self.axes, np.float32)",
+        RETELL,
+    ),
+    Defect(
+        "retell: latents are clipped in each entry, so that they are farther apart",
+        "rewriting/directions.py",
+        "Clip(Rule.L2, self.bound, self.axes.shape[1])",
+        "Clip(Rule.VALUE, self.bound, self.axes.shape[1])",
+        RETELL,
+    ),
+    Defect(
+        "retell: it learns from latents that are not clipped",
+        "rewriting/retell.py",
+        "latents = along.clip(along(vectors))",
+        "latents = along(vectors).astype(np.float64)",
+        RETELL,
+    ),
+    Defect(
+        "retell: the decoder is always told the smallest noise",
+        "rewriting/retell.py",
+        "        if mechanism is None:\n            return low\n",
+        "        if mechanism is None or low:\n            return low\n",
+        RETELL,
+    ),
+    Defect(
+        "retell: some of the states are hidden from the decoder",
+        "rewriting/teller.py",
+        "jnp.ones(states.shape[:2], jnp.int32)",
+        "jnp.ones(states.shape[:2], jnp.int32).at[:, -1].set(0)",
+        RETELL,
+    ),
+    Defect(
+        "retell: all examples of a batch learn with the same noise",
+        "rewriting/teller.py",
+        "jax.random.normal(key, latents.shape[1:]))(keys)",
+        "jax.random.normal(key, latents.shape[1:]))(jnp.broadcast_to(keys[:1], keys.shape))",
+        RETELL,
+    ),
+    Defect(
+        "retell: less noise in learning than the decoder is told",
+        "rewriting/teller.py",
+        "latents + sigmas[:, None] * drawn",
+        "latents + sigmas[:, None] * drawn / math.sqrt(2)",
+        RETELL,
+    ),
+    Defect(
+        "retell: σ is drawn uniformly, so that small noise is hardly ever seen",
+        "rewriting/teller.py",
+        "        sigmas = jnp.exp(",
+        "        span = self.low, self.high\n        sigmas = (",
+        RETELL,
+    ),
+    Defect(
+        "retell: the encoder is trained, though it is not used",
+        "rewriting/retell.py",
+        'frozen=["writer.encoder*"]',
+        "frozen=[]",
+        RETELL,
+    ),
+    Defect(
+        "retell: it learns from private texts, and nobody says so",
+        "rewriting/retell.py",
+        "(Exposure.PRETRAINING,) if private else ()",
+        "()",
+        RETELL,
     ),
 )
 

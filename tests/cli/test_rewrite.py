@@ -184,6 +184,9 @@ METHODS = {
     "dp-bart": "--data.train bank.txt --data.public --model.start scratch --model.length 4 --model.vocabulary 300 "
     "--model.width 8 --model.layers 1 --model.heads 2 --model.hidden 8 --model.epsilon 50 --model.delta 1e-3 "
     "--learning.steps-with-noise 1",
+    "retell": "--data.train bank.txt --data.public --model.encoder encoder --model.start scratch "
+    "--model.vocabulary 300 --model.width 8 --model.layers 1 --model.heads 2 --model.hidden 8 --model.directions 4 "
+    "--model.states 2 --model.epsilons 10 100 --model.delta 1e-3 --model.longest 6 --learning.steps 1",
     "words": "--vectors vectors.txt",
     "sampling": "--model.start writer --model.bounds -5 5 --model.tokens 3 --model.longest 8",
 }
@@ -218,7 +221,7 @@ def test_every_method_is_made_and_rewrites(dpnlp, method):
     promised = Guarantee.parse(json.loads(out)["signature"])
     assert (promised.epsilon, promised.trust) == (50.0, Trust.LOCAL)
     assert promised.unit is UNITS.get(method, Unit.TEXT)
-    assert promised.delta == (1e-3 if method in ("adept", "dp-bart") else 0.0)
+    assert promised.delta == (1e-3 if method in ("adept", "dp-bart", "retell") else 0.0)
     for file in (dpnlp.home / "runs" / f"by-{method}").rglob("*"):
         assert file.is_dir() or SECRET.encode() not in file.read_bytes()
 

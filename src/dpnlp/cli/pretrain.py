@@ -14,9 +14,12 @@ from dpnlp.guarantee import Exposure
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Texts
+    from dpnlp.models.pretrained import Pretrained
     from dpnlp.rewriting.bart_autoencoder import Autoencoder as BartAutoencoder
 
-_WHAT = "How texts are rewritten: echo, noisy-echo, adept, dp-bart, words or sampling; each has flags of its own"
+_WHAT = (
+    "How texts are rewritten: echo, noisy-echo, retell, adept, dp-bart, words or sampling; each has flags of its own"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,8 +267,25 @@ class PretrainSampling(Pretrain):
         return {"tokens": str(tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}
 
 
-@dataclass(frozen=True)
-class Bart:
+@dataclass(frozen=True, kw_only=True)
+class Scratch:
+    """The shape of a model that starts from nothing."""
+
+    vocabulary: int = option(8000, help="For scratch: tokens of a vocabulary made of the texts")
+    width: int = option(256, help="For scratch: the width of the model")
+    layers: int = option(3, help="For scratch: layers of the encoder, and of the decoder")
+    heads: int = option(4, help="For scratch: heads of attention")
+    hidden: int = option(1024, help="For scratch: the width of the feed-forward layers")
+
+    def shape(self, seed: int | None) -> dict[str, Any]:
+        """What `pretrained.from_scratch` is told."""
+        names = ("width", "layers", "heads", "hidden")
+        rest = {"dropout": 0.0, "computes": "float32", "seed": seed or 0}
+        return {name: getattr(self, name) for name in names} | rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bart(Scratch):
     """Which BART, and what passes from its encoder to its decoder."""
 
     start: str = option(help="A folder or id of Hugging Face with a BART, or scratch for a small one")
@@ -276,11 +296,6 @@ class Bart:
     rounds: int = option(0, help="Rounds of pruning, each with training after it (PR); 0 keeps all neurons (CLV)")
     epsilon: float | None = option(None, help="Train on with the noise of this ε at the end (PR+)")
     delta: float = option(1e-6, help="The δ of that noise; 0 is for Laplace noise")
-    vocabulary: int = option(8000, help="For scratch: tokens of a vocabulary made of the texts")
-    width: int = option(256, help="For scratch: the width of the model")
-    layers: int = option(3, help="For scratch: layers of the encoder, and of the decoder")
-    heads: int = option(4, help="For scratch: heads of attention")
-    hidden: int = option(1024, help="For scratch: the width of the feed-forward layers")
 
 
 @dataclass(frozen=True)
@@ -354,18 +369,90 @@ class PretrainBart(PretrainOfTexts):
             vocabulary=model.vocabulary,
             length=model.length,
             private=self.data.unsafe,
-            width=model.width,
-            layers=model.layers,
-            heads=model.heads,
-            hidden=model.hidden,
-            dropout=0.0,
-            computes="float32",
-            seed=self.learning.seed or 0,
+            **model.shape(self.learning.seed),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teller(Scratch):
+    """What becomes of a text's vector, and which model writes from it."""
+
+    encoder: str = option(help="A public sentence encoder: a folder of Hugging Face, or an id")
+    start: str = option(help="A folder or id of Hugging Face with a BART, T5 or the like, or scratch for a small one")
+    directions: int = option(64, help="n, the principal directions of public vectors that are kept")
+    states: int = option(8, help="k, the states that a noisy latent is made into for the decoder")
+    epsilons: tuple[float, ...] = option((1.0, 100.0), help="The smallest and the largest ε that it is trained for")
+    delta: float = option(1e-6, help="The δ of their noise")
+    longest: int = option(32, help="Tokens of a text that are learned, and the most that are written")
+    read: int = option(128, help="Texts are cut to this many tokens before they get their vector")
+
+
+@dataclass(frozen=True)
+class NoisySteps:
+    """How it is trained."""
+
+    steps: int = option(20_000, help="Steps, all of them with noise")
+    batch: int = option(64, help="Texts in a step")
+    rate: float = option(1e-4, help="The learning rate; it falls to 0")
+    seed: int | None = option(None, help="Makes the training repeatable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRetell(PretrainOfTexts):
+    """Train a decoder on public texts to write a sentence from its clipped and noisy vector, for a whole range of ε;
+    dpnlp rewrite then adds the noise of the ε that is asked for."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method retell --output rewriters/retell --data.train tatoeba.txt --data.public "
+        "--model.encoder sentence-transformers/all-MiniLM-L6-v2 --model.start facebook/bart-base",
+    )
+
+    method: str = option("retell", help=_WHAT)
+    model: Teller = option(help="model")
+    learning: NoisySteps = option(NoisySteps(), help="learning")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.mechanisms.randomness import OS_ENTROPY, FixedSeed
+        from dpnlp.models.sentence_vectors import SentenceEncoder
+        from dpnlp.rewriting import retell
+        from dpnlp.training import Optimizer
+        from dpnlp.training.optimizers import Decay
+
+        texts, model, learning = self.data.texts(), self.model, self.learning
+        retelling = retell.pretrain(
+            texts,
+            self._writer(texts),
+            SentenceEncoder.load(model.encoder, longest=model.read),
+            private=self.data.unsafe,
+            steps=learning.steps,
+            batch=learning.batch,
+            optimizer=Optimizer(learning.rate, decay=Decay.LINEAR),
+            directions=model.directions,
+            states=model.states,
+            epsilons=model.epsilons,
+            delta=model.delta,
+            longest=model.longest,
+            seed=learning.seed or 0,
+            source=OS_ENTROPY if learning.seed is None else FixedSeed(learning.seed),
+        )
+        retell.save(retelling, self.output)
+        channel = retelling.channel
+        sigmas = f"{channel.low:.3g} to {channel.high:.3g}"
+        return {"made of": f"{len(texts):,} texts", "clipped to": f"{channel.bound:.3g}", "σ": sigmas}
+
+    def _writer(self, texts: Sequence[str]) -> "Pretrained":
+        from dpnlp.data.vocabulary import learned
+        from dpnlp.models import pretrained
+
+        if self.model.start != "scratch":
+            return pretrained.load(self.model.start)
+        tokenizer = learned(texts, self.model.vocabulary)
+        return pretrained.from_scratch(tokenizer, **self.model.shape(self.learning.seed))
 
 
 METHODS = {
     "echo": PretrainEcho,
+    "retell": PretrainRetell,
     "adept": PretrainAdept,
     "dp-bart": PretrainBart,
     "words": PretrainWords,

@@ -15,6 +15,7 @@ METHODS = {
     "dp-bart": "dpnlp.rewriting.dp_bart",
     "echo": "dpnlp.rewriting.echo",
     "noisy-echo": "dpnlp.rewriting.noisy_echo",
+    "retell": "dpnlp.rewriting.retell",
     "sampling": "dpnlp.rewriting.clipped_sampling",
     "words": "dpnlp.rewriting.word_metric",
 }

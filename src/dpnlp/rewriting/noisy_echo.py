@@ -13,18 +13,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dpnlp import checks
-from dpnlp.checks import BadInput
 from dpnlp.mechanisms import Gaussian, Laplace
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.models.sentence_vectors import SentenceEncoder
+from dpnlp.rewriting.directions import Directions, Places
 from dpnlp.rewriting.echo import Bank, opened
-from dpnlp.rewriting.latent import Clip, LatentRewriter, Latents, Rule, noise
+from dpnlp.rewriting.latent import Clip, LatentRewriter, Latents, noise
 
 DIRECTIONS = 128
 """n, unless told otherwise, or as many as a vector has entries."""
 
-_WITHIN = 0.9
 _AT_ONCE = 256
 
 
@@ -42,30 +40,20 @@ class NoisyEcho(LatentRewriter):
     mechanism: Laplace | Gaussian | None = field(init=False)
 
     def __post_init__(self) -> None:
-        most = self.bank.vectors.shape[1]
-        if checks.count("directions", self.directions) > most:
-            raise BadInput(f"directions = {self.directions}: the vectors have {most} entries; take no more.")
-        bound = float(np.quantile(np.linalg.norm(self._places, axis=1), _WITHIN))
-        object.__setattr__(self, "clip", Clip(Rule.L2, bound, self.directions))
+        object.__setattr__(self, "clip", self._along.clip)
         object.__setattr__(self, "mechanism", noise(self.clip, self.epsilon, self.delta, self.source))
 
     @cached_property
-    def _axes(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """The mean of the bank's vectors, and their principal directions, [width, n]."""
-        mean = self.bank.vectors.mean(axis=0)
-        centred = (self.bank.vectors - mean).astype(np.float64)
-        _, vectors = np.linalg.eigh(centred.T @ centred)
-        return mean, vectors[:, ::-1][:, : self.directions].astype(np.float32)
+    def _along(self) -> Directions:
+        return Directions.of(self.bank.vectors, self.directions)
 
     @cached_property
-    def _places(self) -> npt.NDArray[np.float32]:
+    def _places(self) -> Places:
         """The sentences of the bank along the directions, [K, n]."""
-        mean, directions = self._axes
-        return np.asarray((self.bank.vectors - mean) @ directions, np.float32)
+        return self._along(self.bank.vectors)
 
     def encode(self, texts: Sequence[str]) -> npt.ArrayLike:
-        mean, directions = self._axes
-        return (self.encoder(texts) - mean) @ directions
+        return self._along(self.encoder(texts))
 
     def decode(self, latents: Latents) -> list[str]:
         """The sentence whose place, clipped like that of a text, is nearest to the noisy one."""

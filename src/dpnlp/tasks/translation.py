@@ -31,6 +31,7 @@ class Writing:
     beams: int = 1
     length_penalty: float = 1.0
     batch: int = 32
+    sample: bool | None = None  # draw each token, or take the most probable; without it as the model's files say
 
     def __post_init__(self) -> None:
         for name in ("longest", "beams", "batch"):
@@ -39,6 +40,8 @@ class Writing:
     def options(self, pretrained: Pretrained, language: str | None = None) -> Generation:
         """The same for a model, in all else by its own files; `language` is the one that it is to write."""
         changes = {"max_length": self.longest, "beams": self.beams, "length_penalty": self.length_penalty}
+        if self.sample is not None:
+            changes["sample"] = self.sample
         return pretrained.options(language=language, min_length=0, **changes)
 
 
