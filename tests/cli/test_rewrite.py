@@ -187,6 +187,7 @@ METHODS = {
     "retell": "--data.train bank.txt --data.public --model.encoder encoder --model.start scratch "
     "--model.vocabulary 300 --model.width 8 --model.layers 1 --model.heads 2 --model.hidden 8 --model.directions 4 "
     "--model.states 2 --model.epsilons 10 100 --model.delta 1e-3 --model.longest 6 --learning.steps 1",
+    "noisy-echo": "--data.train bank.txt --data.public --model.encoder encoder",
     "words": "--vectors vectors.txt",
     "sampling": "--model.start writer --model.bounds -5 5 --model.tokens 3 --model.longest 8",
 }
@@ -221,7 +222,7 @@ def test_every_method_is_made_and_rewrites(dpnlp, method):
     promised = Guarantee.parse(json.loads(out)["signature"])
     assert (promised.epsilon, promised.trust) == (50.0, Trust.LOCAL)
     assert promised.unit is UNITS.get(method, Unit.TEXT)
-    assert promised.delta == (1e-3 if method in ("adept", "dp-bart", "retell") else 0.0)
+    assert promised.delta == (1e-3 if method in ("adept", "dp-bart", "noisy-echo", "retell") else 0.0)
     for file in (dpnlp.home / "runs" / f"by-{method}").rglob("*"):
         assert file.is_dir() or SECRET.encode() not in file.read_bytes()
 
@@ -270,7 +271,7 @@ def test_a_delta_that_is_too_large(dpnlp):
         (MAKE.format("b").replace("--data.public ", ""), "if it is public say so by --data.public"),
         (MAKE.format("b").replace("bank.txt", "notes.jsonl"), "a ledger is beside it, so it is private"),
         (MAKE.format("b").replace("bank.txt", "none.txt"), "none.txt: there is no such file"),
-        (MAKE.format("b").replace("echo", "eco"), "method = eco: it must be one of echo"),
+        (MAKE.format("b").replace("echo", "eco"), "method = eco: it must be one of echo, noisy-echo"),
     ],
 )
 def test_refusals(dpnlp, scored, line, said):

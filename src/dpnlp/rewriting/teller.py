@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from flax import nnx
+from jax import Array
 
 from dpnlp import checks, dropout
-from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.mechanisms import analytic_sigma
 from dpnlp.models.layers import Linear

@@ -1,0 +1,104 @@
+"""`dpnlp pretrain` for methods that train nothing: echo, words and sampling."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import option
+from dpnlp.cli.pretrain import WHAT, Pretrain, PretrainOfTexts
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """What tells which sentences are alike."""
+
+    encoder: str = option(help="A public sentence encoder: a folder of Hugging Face, or an id")
+    longest: int = option(128, help="Texts are cut to this many tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainEcho(PretrainOfTexts):
+    """Make a rewriter of public texts; what is described here is echo, and --method names others. With echo a text
+    comes back as a public sentence that means alike: a sentence encoder gives vectors to all sentences, and nothing is
+    trained."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method echo --output rewriters/echo --data.train tatoeba.txt --data.public "
+        "--model.encoder sentence-transformers/all-MiniLM-L6-v2",
+        "dpnlp pretrain --method adept --help",
+    )
+
+    method: str = option("echo", help=WHAT)
+    model: Encoder = option(help="model")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.models.sentence_vectors import SentenceEncoder
+        from dpnlp.rewriting import echo
+
+        texts = self.data.texts()
+        encoder = SentenceEncoder.load(self.model.encoder, longest=self.model.longest)
+        bank = echo.Bank.of(texts, encoder)
+        echo.save(bank, encoder, self.output)
+        preferred = {f"preferred at ε = {epsilon}": f"{bank.preferred(epsilon):,}" for epsilon in (1, 3, 10)}
+        return {"sentences": f"{len(bank):,}", **preferred}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainWords(Pretrain):
+    """Make a rewriter that exchanges word by word, by noise on public word vectors. Its promise is for a word and not
+    for a text; nothing is trained."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method words --output rewriters/words --vectors glove.6B.50d.txt",
+    )
+
+    method: str = option("words", help=WHAT)
+    vectors: Path = option(help="A file of word vectors as GloVe's are")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.models.word_vectors import read_vectors
+        from dpnlp.rewriting import word_metric
+
+        vectors = read_vectors(self.vectors)
+        self.output.mkdir(parents=True)
+        word_metric.save(self.vectors, self.output)
+        return {"words": f"{len(vectors.words):,}"}
+
+
+@dataclass(frozen=True)
+class Paraphraser:
+    """Which model writes, and how."""
+
+    start: str = option(help="A folder or id of Hugging Face with a model that writes texts, such as a T5 or a BART")
+    bounds: tuple[float, ...] = option(help="What its logits are clipped to, two numbers, chosen without private texts")
+    prefix: str = option("", help="What is put before each text, such as 'paraphrase: '")
+    tokens: int = option(32, help="The most tokens of a rewritten text, over which ε is shared out")
+    longest: int = option(128, help="Texts are cut to this many tokens, the prefix among them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSampling(Pretrain):
+    """Make a rewriter of a public model that paraphrases: its logits are clipped, and each token is drawn, so that the
+    text reaches what is written through these draws alone; nothing is trained."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp pretrain --method sampling --output rewriters/t5 --model.start google/flan-t5-base "
+        "--model.prefix 'paraphrase: ' --model.bounds -20 10",
+    )
+
+    method: str = option("sampling", help=WHAT)
+    model: Paraphraser = option(help="model")
+
+    def made(self) -> dict[str, str]:
+        from dpnlp.models import pretrained
+        from dpnlp.rewriting import clipped_sampling
+
+        start, bounds, prefix, tokens, longest = vars(self.model).values()
+        if len(bounds) != 2:
+            raise BadInput(f"model.bounds = {bounds}: it must be two numbers, the lower one first.")
+        loaded = pretrained.load(start)
+        rewriter = clipped_sampling.ClippedSampling(loaded, bounds, tokens, 1.0, prefix=prefix, longest=longest)
+        self.output.mkdir(parents=True)
+        clipped_sampling.save(rewriter, self.output)
+        return {"tokens": str(tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}
