@@ -1742,8 +1742,8 @@ DEFECTS = (
     Defect(
         "rewrite: a resumed run is charged again",
         "cli/rewriting.py",
-        "self.event, unit, adjacency, mark, run)",
-        "self.event, unit, adjacency, mark, None)",
+        "self.guarantee.adjacency, mark, run)",
+        "self.guarantee.adjacency, mark, None)",
         ("cli/test_rewrite.py",),
     ),
     Defect(
@@ -1843,6 +1843,27 @@ DEFECTS = (
         "(Exposure.PRETRAINING,) if private else ()",
         "()",
         RETELL,
+    ),
+    Defect(
+        "rewrite resumed: another promise than the run began with",
+        "cli/rewriting.py",
+        "            self._refuse_another_promise()\n",
+        "",
+        ("cli/test_rewrite.py",),
+    ),
+    Defect(
+        "rewrite books: only the ledger of the first file is charged",
+        "cli/rewriting.py",
+        "for path, texts in files.items():",
+        "for path, texts in [*files.items()][:1]:",
+        ("cli/test_rewrite.py",),
+    ),
+    Defect(
+        "rewrite twice: a file is rewritten as two splits",
+        "cli/rewriting.py",
+        "            _refuse_twice(private, corpus, bool(asked.data.held_out))\n",
+        "            pass\n",
+        ("cli/test_rewrite.py",),
     ),
 )
 

@@ -1,12 +1,7 @@
 """`dpnlp train`, `evaluate` and `predict` for tasks of reading, run as a person runs them, on micro models."""
 
-import contextlib
-import io
 import json
-import os
 import re
-import shlex
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,7 +10,6 @@ import transformers
 from jax.experimental.compilation_cache import compilation_cache
 from safetensors.numpy import load_file
 
-from dpnlp.cli.main import main
 from dpnlp.guarantee import Exposure, Guarantee
 from dpnlp.models.pretrained import load_reader
 from dpnlp.models.readers import Head
@@ -37,6 +31,7 @@ from ..tasks.readers import (
     write_tagged,
 )
 from ..tasks.test_answering import LONGEST, MOST, STRIDE, naive
+from .commands import run_in
 from .interrupted import interrupted
 
 SMALL = (
@@ -79,14 +74,7 @@ def dpnlp(home):
     """Runs a command in that folder; gives its exit code, stdout and stderr."""
 
     def run(line):
-        before, out, err = Path.cwd(), io.StringIO(), io.StringIO()
-        os.chdir(home)
-        try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = main(shlex.split(line))
-        finally:
-            os.chdir(before)
-        return code, out.getvalue(), err.getvalue()
+        return run_in(home, line)
 
     return run
 

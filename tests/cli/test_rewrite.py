@@ -1,16 +1,10 @@
 """`dpnlp pretrain` and `dpnlp rewrite`, run as a person runs them, with a micro encoder and made-up words."""
 
-import contextlib
-import io
 import json
-import os
-import shlex
-from pathlib import Path
 
 import pytest
 
 from dpnlp.accounting.ledger import Ledger
-from dpnlp.cli.main import main
 from dpnlp.cli.rewriting import Rewriting
 from dpnlp.data.vocabulary import learned
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Trust, Unit
@@ -18,6 +12,7 @@ from dpnlp.models.pretrained import from_scratch, save
 from dpnlp.runs.folder import Run
 
 from ..tasks.readers import LABELS, WORDS, encoder, labelled, write_labelled
+from .commands import run_in
 
 SECRET = "zuqqwx"
 MAKE = "pretrain --method echo --output {} --data.train bank.txt --data.public --model.encoder encoder"
@@ -36,14 +31,7 @@ def dpnlp(tmp_path_factory):
     (home / "plain.txt").write_text(f"ba de {SECRET}\n\ngi {SECRET} ku\n")
 
     def run(line):
-        before, out, err = Path.cwd(), io.StringIO(), io.StringIO()
-        os.chdir(home)
-        try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = main(shlex.split(line))
-        finally:
-            os.chdir(before)
-        return code, out.getvalue(), err.getvalue()
+        return run_in(home, line)
 
     run.home = home
     code, out, err = run(MAKE.format("echo"))
@@ -169,6 +157,42 @@ def test_a_run_that_was_stopped_goes_on_and_gives_the_same(dpnlp, monkeypatch):
     assert sum("parts" in one.what for one in releases) == 1
 
 
+def stopped(dpnlp, monkeypatch, name, flags):
+    """A run of which nothing is rewritten yet."""
+
+    def failing(self, records):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Rewriting, "_rewritten", failing)
+    assert dpnlp(f"rewrite --name {name} --rewriter echo {flags}")[0] == 130
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["--data.label label", "--privacy.epsilon 50 --privacy.ledger other.ledger", "--privacy.seed 1"],
+)
+def test_a_run_does_not_go_on_with_another_promise_than_it_began_with(dpnlp, monkeypatch, change):
+    """A label in clear, a larger ε with a ledger that knows nothing of the first one, noise that can be taken off."""
+    name = f"changed-{change.split()[0].rpartition('.')[2]}"
+    stopped(dpnlp, monkeypatch, name, "--data.train notes.jsonl --privacy.epsilon 1")
+    code, _, err = dpnlp(f"rewrite runs/{name}/config.yaml --resume {change}")
+    assert code == 2
+    assert "go on with those that it began with" in err
+    assert texts(dpnlp, name) == []
+
+
+def test_the_ledger_of_every_file_that_is_rewritten_is_charged(dpnlp):
+    write_labelled(dpnlp.home / "more.jsonl", labelled(5, 7))
+    flags = "--data.train notes.jsonl --data.validation more.jsonl --privacy.epsilon 1"
+    code, _, err = dpnlp(f"rewrite --name both --rewriter echo {flags}")
+    assert code == 0, err
+    assert len(texts(dpnlp, "both", "validation")) == 5
+    for file in ("notes.jsonl", "more.jsonl"):
+        releases = Ledger.beside(dpnlp.home / file).read().releases
+        assert sum(one.what == "dpnlp rewrite both" for one in releases) == 1
+
+
 def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
     (dpnlp.home / "poor.txt").write_text("ba de\ngi ku\n")
     assert dpnlp("ledger budget poor.txt --epsilon 1 --delta 1e-6 --unit text --adjacency replace")[0] == 0
@@ -267,6 +291,9 @@ def test_a_delta_that_is_too_large(dpnlp):
             "rewrite --name a --rewriter echo --data.train plain.txt --privacy.label-epsilon 1",
             "the texts have no labels; leave it out",
         ),
+        (f"{REWRITE} --name a --data.validation notes.jsonl", "data.validation: it is a file that is rewritten"),
+        (f"{REWRITE} --name a --data.test notes.jsonl", "data.test: it is a file that is rewritten already"),
+        (f"{REWRITE} --name a --data.validation test.jsonl", "data.test: it is a file that is rewritten already"),
         (MAKE.format("echo"), "--output = echo: it is there already"),
         (MAKE.format("b").replace("--data.public ", ""), "if it is public say so by --data.public"),
         (MAKE.format("b").replace("bank.txt", "notes.jsonl"), "a ledger is beside it, so it is private"),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpnlp import events
@@ -20,7 +21,7 @@ from dpnlp.cli.interruption import interruptible
 from dpnlp.events import Composed, Event
 from dpnlp.guarantee import Exposure, Guarantee, Term
 from dpnlp.mechanisms import RandomizedResponse
-from dpnlp.mechanisms.randomness import OS_ENTROPY, FixedSeed, Source
+from dpnlp.mechanisms.randomness import FixedSeed, seeded
 from dpnlp.rewriting import folders
 from dpnlp.runs.files import Growing
 from dpnlp.runs.folder import Run
@@ -28,6 +29,7 @@ from dpnlp.training.progress import Progress
 
 if TYPE_CHECKING:
     from dpnlp.cli.rewrite import Rewrite
+    from dpnlp.data.corpora import Corpus
     from dpnlp.data.records import Records
     from dpnlp.models.sentence_vectors import SentenceEncoder
 
@@ -52,8 +54,10 @@ class Rewriting:
         if corpus.validation:
             self.texts["validation"] = corpus.validation
         self.test = corpus.test
+        for private in self.texts.values():
+            _refuse_twice(private, corpus, bool(asked.data.held_out))
         self.classes = asked.data.labels or corpus.labels
-        self.source: Source = OS_ENTROPY if asked.privacy.seed is None else FixedSeed(asked.privacy.seed)
+        self.source = seeded(asked.privacy.seed)
         self.rewriter = folders.load(asked.rewriter, asked.privacy.epsilon, asked.privacy.delta, self.source)
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
         self._refuse_delta()
@@ -62,13 +66,14 @@ class Rewriting:
         """From the ledger to the report."""
         from dpnlp.runs.page import page_of_run
 
-        promised = self.guarantee.to_json()
         if self.asked.resume:
             self.folder = Run.open(self.path)
+            self._refuse_another_promise()
         else:
+            self.guarantee  # noqa: B018  (what cannot be promised is refused before anything is written)
             command = shlex.join(["dpnlp", *sys.argv[1:]])
             self.folder = Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
-            self._write_privacy(promised)
+            self._write_privacy()
         self._charge()
         for place, (split, records) in enumerate(self.texts.items()):
             self._rewrite(place, split, records)
@@ -96,7 +101,7 @@ class Rewriting:
 
         return self.classes or labels_of(record for records in self.texts.values() for record in records)
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """For one person, or for one text where a person has no more; the label of a text belongs to it."""
         privacy = self.asked.privacy
@@ -138,20 +143,32 @@ class Rewriting:
                 f"could be published in clear; take at most {0.1 / texts:.0e}."
             )
 
-    def _write_privacy(self, promised: dict[str, Any]) -> None:
+    def _write_privacy(self) -> None:
         described = {"method": folders.method_of(self.asked.rewriter), "run": secrets.token_hex(8)}
-        self.folder.write_privacy({"guarantee": promised, "plan": described, "events": [events.to_json(self.event)]})
+        entry = {"guarantee": self.guarantee.to_json(), "plan": described, "events": [events.to_json(self.event)]}
+        self.folder.write_privacy(entry)
+
+    def _refuse_another_promise(self) -> None:
+        """A run goes on as it began: what is promised of its first texts has to hold for the last ones."""
+        if self.folder.guarantee != self.guarantee:
+            raise BadInput(
+                f"resume: the run in {self.path} promises {self.folder.guarantee.signature()}, and these settings "
+                "another thing; go on with those that it began with, or begin another run."
+            )
 
     def _charge(self) -> None:
-        """The ledger is charged before the first text is rewritten, and once, however often the run is resumed."""
-        chosen, train = self.asked.privacy.ledger, self.texts["train"]
-        ledger = Ledger(chosen) if chosen else Ledger.beside(train.place)
-        if not self.guarantee.is_private and not ledger.path.exists():
-            return
-        mark = fingerprint(*sorted(train.files), ledger=ledger)
-        adjacency, unit, run = self.guarantee.adjacency, self.rewriter.unit, self.folder.privacy["plan"]["run"]
+        """Every ledger is charged before the first text is rewritten, and once, however often the run is resumed."""
+        chosen = self.asked.privacy.ledger
+        files: dict[Path, list[Path]] = {}
+        for records in self.texts.values():
+            ledger = Ledger(chosen) if chosen else Ledger.beside(records.place)
+            files.setdefault(ledger.path, []).extend(records.files)
+        run = self.folder.privacy["plan"]["run"]
         try:
-            ledger.charge(f"dpnlp rewrite {self.asked.name}", self.event, unit, adjacency, mark, run)
+            for path, texts in files.items():
+                if self.guarantee.is_private or path.exists():
+                    what, mark = f"dpnlp rewrite {self.asked.name}", fingerprint(*sorted(texts), ledger=Ledger(path))
+                    Ledger(path).charge(what, self.event, self.rewriter.unit, self.guarantee.adjacency, mark, run)
         except BadInput:
             if not self.asked.resume:
                 shutil.rmtree(self.path, ignore_errors=True)  # Nothing was begun.
@@ -228,6 +245,15 @@ class Rewriting:
         released = [line["text"] for line in self.folder.rewritten_texts("train", most)]
         found = leakage(released, [record.text for file in files for record in plain(file)])
         self.folder.write_leakage(found.to_json())
+
+
+def _refuse_twice(private: "Records[Any]", corpus: "Corpus[Any]", divided: bool) -> None:
+    """No file is rewritten twice, for each time would cost ε, or both rewritten and scored on."""
+    its = {path.resolve() for path in private.files}
+    for name, other in {"validation": corpus.validation, "test": corpus.test}.items():
+        apart = other is private or (divided and name == "test")
+        if other and not apart and its & {path.resolve() for path in other.files}:
+            raise BadInput(f"data.{name}: it is a file that is rewritten already; give another one, or leave it out.")
 
 
 def _learned(

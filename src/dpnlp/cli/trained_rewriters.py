@@ -137,17 +137,14 @@ class PretrainBart(PretrainOfTexts):
     learning: Steps = option(Steps(), help="learning")
 
     def made(self) -> dict[str, str]:
-        from dpnlp.mechanisms.randomness import OS_ENTROPY, FixedSeed
+        from dpnlp.mechanisms.randomness import seeded
         from dpnlp.rewriting.bart_autoencoder import Training
         from dpnlp.rewriting.pruning import prune
         from dpnlp.training import Optimizer
         from dpnlp.training.optimizers import Decay
 
         texts, model, learning = self.data.texts(), self.model, self.learning
-        how: dict[str, Any] = {
-            "private": self.data.unsafe,
-            "source": OS_ENTROPY if learning.seed is None else FixedSeed(learning.seed),
-        }
+        how: dict[str, Any] = {"private": self.data.unsafe, "source": seeded(learning.seed)}
 
         def training(steps: int, masked: float = 0.0) -> Training:
             return Training(steps, learning.batch, Optimizer(learning.rate, decay=Decay.LINEAR), masked)
@@ -222,7 +219,7 @@ class PretrainRetell(PretrainOfTexts):
     learning: NoisySteps = option(NoisySteps(), help="learning")
 
     def made(self) -> dict[str, str]:
-        from dpnlp.mechanisms.randomness import OS_ENTROPY, FixedSeed
+        from dpnlp.mechanisms.randomness import seeded
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting import retell
         from dpnlp.training import Optimizer
@@ -243,7 +240,7 @@ class PretrainRetell(PretrainOfTexts):
             delta=model.delta,
             longest=model.longest,
             seed=learning.seed or 0,
-            source=OS_ENTROPY if learning.seed is None else FixedSeed(learning.seed),
+            source=seeded(learning.seed),
         )
         retell.save(retelling, self.output)
         channel = retelling.channel

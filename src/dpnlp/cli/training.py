@@ -139,11 +139,10 @@ class Training:
 
     @property
     def _secret(self) -> Any:
-        from dpnlp.mechanisms.randomness import FixedSeed
+        from dpnlp.mechanisms.randomness import seeded
         from dpnlp.training import Secret
 
-        seed = self.asked.privacy.seed
-        return Secret.drawn() if seed is None else Secret.drawn(FixedSeed(seed))
+        return Secret.drawn(seeded(self.asked.privacy.seed))
 
     # The run
 

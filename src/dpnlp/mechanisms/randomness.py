@@ -56,6 +56,11 @@ class FixedSeed:
 OS_ENTROPY = OSEntropy()
 
 
+def seeded(seed: int | None) -> Source:
+    """The operating system's entropy, unless a seed is given, for research."""
+    return OS_ENTROPY if seed is None else FixedSeed(seed)
+
+
 def below(source: Source, limit: int, count: int) -> Integers:
     """Whole numbers drawn uniformly from 0 … limit − 1, for a limit of at most 2^62.
 

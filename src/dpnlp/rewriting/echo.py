@@ -138,7 +138,8 @@ def save(bank: Bank, encoder: SentenceEncoder, folder: Path) -> None:
     """Writes all that the method needs into a new folder."""
     folder.mkdir(parents=True)
     save_encoder(encoder.encoder, folder / "encoder")
-    (folder / "bank.json").write_text(json.dumps(bank.sentences, ensure_ascii=False), encoding="utf-8")
+    entry = {"longest": encoder.longest, "sentences": bank.sentences}
+    (folder / "bank.json").write_text(json.dumps(entry, ensure_ascii=False), encoding="utf-8")
     save_file({"vectors": bank.vectors, "alike": bank.alike}, folder / "bank.safetensors")
 
 
@@ -151,10 +152,10 @@ def opened(folder: Path) -> tuple[Bank, SentenceEncoder]:
     """What `save` wrote."""
     try:
         arrays = load_file(folder / "bank.safetensors")
-        sentences = json.loads((folder / "bank.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        entry = json.loads((folder / "bank.json").read_text(encoding="utf-8"))
+        bank, longest = Bank(tuple(entry["sentences"]), arrays["vectors"], arrays["alike"]), entry["longest"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise BadInput(
             f"{folder}: its bank of sentences cannot be read ({checks.short(error)}); make it again."
         ) from None
-    bank = Bank(tuple(sentences), arrays["vectors"], arrays["alike"])
-    return bank, SentenceEncoder.load(folder / "encoder")
+    return bank, SentenceEncoder.load(folder / "encoder", longest=longest)

@@ -52,12 +52,17 @@ class NoisyEcho(LatentRewriter):
         """The sentences of the bank along the directions, [K, n]."""
         return self._along(self.bank.vectors)
 
+    @cached_property
+    def _clipped(self) -> Places:
+        """The same, clipped like texts."""
+        return self.clip(self._places).astype(np.float32)
+
     def encode(self, texts: Sequence[str]) -> npt.ArrayLike:
         return self._along(self.encoder(texts))
 
     def decode(self, latents: Latents) -> list[str]:
-        """The sentence whose place, clipped like that of a text, is nearest to the noisy one."""
-        places = self.clip(self._places).astype(np.float32)
+        """The sentence whose place is nearest to the noisy one."""
+        places = self._clipped
         half = np.sum(places**2, axis=1) / 2
         found = []
         for start in range(0, len(latents), _AT_ONCE):

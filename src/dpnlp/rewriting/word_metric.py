@@ -85,9 +85,9 @@ class WordMetric(Rewriter):
     def _replaced(self, rows: Integers) -> Integers:
         """The nearest word to the noisy vector of each, by their places in the vocabulary; below 0 are unknown ones."""
         drawn = below(self.source, len(self.vectors.words), len(rows))
-        table, found = self.vectors.table, [np.empty(0, np.int64)]
+        known, table, found = np.where(rows < 0, drawn, rows), self.vectors.table, [np.empty(0, np.int64)]
         for start in range(0, len(rows), _ROWS):
-            chosen = np.where(rows < 0, drawn, rows)[start : start + _ROWS]
+            chosen = known[start : start + _ROWS]
             noisy = table[chosen] if self.mechanism is None else self.mechanism.release(table[chosen])
             padded = np.ones((_ROWS, table.shape[1] + 1), np.float32)
             padded[: len(chosen), :-1] = noisy - self._centre
