@@ -256,6 +256,13 @@ DEFECTS = (
         LEDGER,
     ),
     Defect(
+        "ledger: a user's guarantee taken for one of an example that goes",
+        "accounting/releases.py",
+        "compared = Adjacency.REPLACE if parts else adjacency",
+        "compared = adjacency",
+        LEDGER,
+    ),
+    Defect(
         "ledger: the budget not looked at",
         "accounting/ledger.py",
         "if not after.epsilon <= budget.epsilon:",

@@ -36,7 +36,10 @@ class Unit(StrEnum):
     GRAPH = "graph"
 
     def protects(self, other: "Unit") -> bool:
-        """True where a guarantee for this unit is also one for the other, because the other is a part of it."""
+        """True where a guarantee for this unit is also one for the other, because the other is a part of it.
+
+        A part that comes or goes leaves another record behind: it is this unit exchanged, not added or removed.
+        """
         return self is other or any(
             other in chain[: chain.index(self)] for chain in _NESTED if self in chain and other in chain
         )

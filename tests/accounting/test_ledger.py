@@ -255,7 +255,24 @@ def test_the_default_unit_is_the_largest_that_all_protect(ledger: Ledger, units:
         charge(ledger, Gaussian(4.0), unit=unit)
     spent = ledger.spent(DELTA)
     assert spent.unit is largest
-    assert spent.epsilon == pld.epsilon(Repeated(Gaussian(4.0), len(units)), DELTA, ADD_REMOVE)
+    alike = len(set(units)) == 1
+    assert spent.adjacency is (ADD_REMOVE if alike else REPLACE)
+    assert spent.epsilon == pld.epsilon(Repeated(Gaussian(4.0), len(units)), DELTA, spent.adjacency)
+
+
+def test_a_part_of_a_record_that_goes_leaves_another_record_behind(ledger: Ledger) -> None:
+    """A user's sum, clipped to 1, moves by 2 when one of her examples is taken away: from −1 to 1."""
+
+    def released(*examples: float) -> float:
+        return max(-1.0, min(1.0, sum(examples)))
+
+    moved = abs(released(2.0, -4.0) - released(2.0))
+    charge(ledger, Gaussian(4.0), unit=Unit.USER)
+    truth = pld.epsilon(Gaussian(4.0 / moved), DELTA, ADD_REMOVE)
+    for adjacency in (ADD_REMOVE, REPLACE):
+        spent = ledger.spent(DELTA, Unit.EXAMPLE, adjacency)
+        assert (spent.epsilon, spent.adjacency) == (truth, adjacency)
+    assert ledger.spent(DELTA, Unit.USER).epsilon == pld.epsilon(Gaussian(4.0), DELTA, ADD_REMOVE) < truth
 
 
 def test_no_unit_in_common_is_reported(ledger: Ledger) -> None:

@@ -73,9 +73,13 @@ class Contents:
 
     @property
     def adjacency(self) -> Adjacency:
-        """The one that all releases were made for, else replace, under which all of them can be compared."""
+        """The one that all releases were made for, else replace, under which all of them can be compared.
+
+        So can releases for different units: a part of a record that comes or goes leaves another record behind.
+        """
         made_for = {release.adjacency for release in self.releases} or {Adjacency.ADD_REMOVE}
-        return made_for.pop() if len(made_for) == 1 else Adjacency.REPLACE
+        units = {release.unit for release in self.releases}
+        return made_for.pop() if len(made_for) == 1 and len(units) <= 1 else Adjacency.REPLACE
 
     def spent(self, delta: float | None = None, unit: Unit | None = None, adjacency: Adjacency | None = None) -> Spent:
         """All releases composed, whichever state of the data they saw: the people in it may be the same.
@@ -95,10 +99,14 @@ class Contents:
         reasons = [reason for release in self.releases if (reason := _mismatch(release, unit, adjacency))]
         if reasons:
             return Spent(math.inf, delta, unit, adjacency, tuple(reasons))
-        epsilon, why = _bound(self.releases, delta, adjacency)
+        # An example less changes the record of a user, and does not remove it. At that distance, of 2C, no release
+        # costs less than at C, so the ε holds for those made for the smaller unit as well.
+        parts = any(release.unit is not unit for release in self.releases)
+        compared = Adjacency.REPLACE if parts else adjacency
+        epsilon, why = _bound(self.releases, delta, compared)
         if math.isfinite(epsilon):
             return Spent(epsilon, delta, unit, adjacency)
-        alone = [(release, *_bound([release], delta, adjacency)) for release in self.releases]
+        alone = [(release, *_bound([release], delta, compared)) for release in self.releases]
         reasons = [f"{release}: {its_why}" for release, its, its_why in alone if not math.isfinite(its)]
         return Spent(math.inf, delta, unit, adjacency, tuple(reasons or [f"All releases together: {why}"]))
 
