@@ -151,9 +151,13 @@ class Part:
         checks.probability("share", self.share)
 
     def __contains__(self, record: Any) -> bool:
-        whose = repr(record[:-1] if record.owner is None else record.owner).encode()
-        place = int.from_bytes(blake2b(whose, digest_size=8).digest()) / 2**64
-        return (place < self.share) != self.others
+        whose = repr(record[:-1] if record.owner is None else record.owner)
+        return (place_of(whose) < self.share) != self.others
+
+
+def place_of(key: str) -> float:
+    """Where between 0 and 1 its checksum puts the key: the same always, whatever other keys there are."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) / 2**64
 
 
 @dataclass(frozen=True)
