@@ -211,14 +211,17 @@ class Records(ABC, Generic[R]):
         """The record that a row is."""
 
     def _all(self) -> Iterator[R]:
-        self.table.present()
-        for number, row in self.table.rows():
-            if not isinstance(row, Mapping):
-                raise BadInput(
-                    f"{self.table.where(number)}: it is {kind(row)}, and must be an object with the fields "
-                    f"{' and '.join(self.columns.names)}."
-                )
-            yield self.record(Fields(self.table, number, row, self.noun))
+        yield from map(self.record, fields_of(self.table, self.columns, self.noun))
+
+
+def fields_of(table: Table, columns: ColumnNames, noun: str) -> Iterator[Fields]:
+    """The rows of a table, each of which must have fields."""
+    table.present()
+    for number, row in table.rows():
+        if not isinstance(row, Mapping):
+            needed = " and ".join(columns.names)
+            raise BadInput(f"{table.where(number)}: it is {kind(row)}, and must be an object with the fields {needed}.")
+        yield Fields(table, number, row, noun)
 
 
 S = TypeVar("S", bound=Records[Any])
