@@ -140,14 +140,14 @@ def pairs_of(path: Path, numbers: Mapping[str, int], remedy: str | None = None) 
     for number, line in lines(path):
         if not (text := line.strip()) or text.startswith("#"):
             continue
-        mark = next((mark for mark in ("\t", ",") if mark in text), None)
+        mark = "\t" if "\t" in text else "," if "," in text else None
         ends = [end.strip() for end in text.split(mark)]
         if len(ends) != 2 or "" in ends:
             raise BadInput(
                 f"{path}, line {number}: it must have two ids, with a tab, a comma or a space between them, and has "
                 f"{len(ends) - ends.count('')}; correct the line."
             )
-        first, second = (numbers.get(end) for end in ends)
+        first, second = map(numbers.get, ends)
         if first is not None and second is not None:
             found.extend((first, second))
         elif remedy is not None:
