@@ -151,9 +151,13 @@ class Part:
         checks.probability("share", self.share)
 
     def __contains__(self, record: Any) -> bool:
-        whose = repr(record[:-1] if record.owner is None else record.owner).encode()
-        place = int.from_bytes(blake2b(whose, digest_size=8).digest()) / 2**64
-        return (place < self.share) != self.others
+        whose = repr(record[:-1] if record.owner is None else record.owner)
+        return (place_of(whose) < self.share) != self.others
+
+
+def place_of(key: str) -> float:
+    """Where between 0 and 1 its checksum puts the key: the same always, whatever other keys there are."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) / 2**64
 
 
 @dataclass(frozen=True)
@@ -207,14 +211,17 @@ class Records(ABC, Generic[R]):
         """The record that a row is."""
 
     def _all(self) -> Iterator[R]:
-        self.table.present()
-        for number, row in self.table.rows():
-            if not isinstance(row, Mapping):
-                raise BadInput(
-                    f"{self.table.where(number)}: it is {kind(row)}, and must be an object with the fields "
-                    f"{' and '.join(self.columns.names)}."
-                )
-            yield self.record(Fields(self.table, number, row, self.noun))
+        yield from map(self.record, fields_of(self.table, self.columns, self.noun))
+
+
+def fields_of(table: Table, columns: ColumnNames, noun: str) -> Iterator[Fields]:
+    """The rows of a table, each of which must have fields."""
+    table.present()
+    for number, row in table.rows():
+        if not isinstance(row, Mapping):
+            needed = " and ".join(columns.names)
+            raise BadInput(f"{table.where(number)}: it is {kind(row)}, and must be an object with the fields {needed}.")
+        yield Fields(table, number, row, noun)
 
 
 S = TypeVar("S", bound=Records[Any])

@@ -13,7 +13,7 @@ from typing import Any
 from dpnlp.checks import BadInput
 from dpnlp.data import labelled, questions, tagged
 from dpnlp.data.corpora import labels
-from dpnlp.data.corpora.source import Corpus, Source, one_of
+from dpnlp.data.corpora.source import Corpus, Source, one_of, packed
 from dpnlp.data.formats import Aligned, Delimited, Json, Table
 from dpnlp.data.hub import is_saved
 from dpnlp.data.labelled import Texts
@@ -49,11 +49,7 @@ class Form:
 
     def paths(self, folder: Path, split: str) -> tuple[Path, ...]:
         """The files of a split, packed where only that is there."""
-        plain = [folder / file.format(self.splits[split]) for file in self.files]
-        packed = [path.with_name(f"{path.name}.gz") for path in plain]
-        return tuple(
-            other if other.exists() and not path.exists() else path for path, other in zip(plain, packed, strict=True)
-        )
+        return tuple(packed(folder / file.format(self.splits[split])) for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class Reading(Source):
                 "leave it out to have the hub's."
             )
         else:
-            place = self._within(folder)
+            place = self.within(folder)
             splits = dict.fromkeys(split for form in self.forms for split in form.splits)
             found = {split: self._opened(place, split, owner) for split in splits}
         return Corpus(**found, kind=self.kind, labels=self.labels)
@@ -99,7 +95,7 @@ class Reading(Source):
         forms = [(form, form.paths(folder, split)) for form in self.forms if split in form.splits]
         form, paths = next((form for form in forms if all(path.exists() for path in form[1])), forms[0])
         files = [path.relative_to(folder).as_posix() for path in paths]
-        table = form.table(paths, remedy=self._remedy(files, folder))
+        table = form.table(paths, remedy=self.remedy(files, folder))
         reads, _ = _STREAMS[self.kind]
         return reads(table, replace(form.columns, owner=owner), **self.options)
 

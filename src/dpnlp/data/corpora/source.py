@@ -27,10 +27,26 @@ class Corpus(Generic[S]):
 
 
 @dataclass(frozen=True)
-class Source(ABC):
-    """What is known of a corpus: its name in full, whose its records may be, and the column that says so."""
+class Published:
+    """What is known of everything that lies in a folder as its authors publish it: its name in full."""
 
     title: str
+
+    def within(self, folder: Path | None) -> Path:
+        """The folder, if it is one."""
+        if folder is None or not folder.is_dir():
+            raise BadInput(f"folder = {folder}: it must be a folder with the files of {self.title}.")
+        return folder
+
+    def remedy(self, files: Sequence[str], folder: Path) -> str:
+        """What to do where one of the files is missing."""
+        return f"put {' and '.join(files)} of {self.title} into {folder}"
+
+
+@dataclass(frozen=True)
+class Source(Published, ABC):
+    """What is known of a corpus besides: whose its records may be, and the column that says so."""
+
     owners: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     kind: str = field(default="translation", kw_only=True)
 
@@ -40,13 +56,11 @@ class Source(ABC):
     ) -> Corpus[Any]:
         """All of its splits; `owner` is a column."""
 
-    def _within(self, folder: Path | None) -> Path:
-        if folder is None or not folder.is_dir():
-            raise BadInput(f"folder = {folder}: it must be a folder with the files of {self.title}.")
-        return folder
 
-    def _remedy(self, files: Sequence[str], folder: Path) -> str:
-        return f"put {' and '.join(files)} of {self.title} into {folder}"
+def packed(path: Path) -> Path:
+    """The file, or the packed one (.gz) where only that is there."""
+    other = path.with_name(f"{path.name}.gz")
+    return other if other.exists() and not path.exists() else path
 
 
 def one_of(what: str, value: str, allowed: Sequence[str]) -> str:

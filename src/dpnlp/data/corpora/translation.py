@@ -64,8 +64,8 @@ class JsonFiles(Parallel):
     column: str = "{}"
 
     def opened(self, folder: Path | None, split: str, source: str, target: str, owner: str | None) -> Pairs:
-        place, file = self._within(folder), f"{split}.json"
-        table = self.table((place / file,), remedy=self._remedy([file], place))
+        place, file = self.within(folder), f"{split}.json"
+        table = self.table((place / file,), remedy=self.remedy([file], place))
         return Pairs(table, Columns(self.column.format(source), self.column.format(target), owner))
 
 
@@ -74,9 +74,9 @@ class TextFiles(Parallel):
     """Aligned text files, one for each split and language, packed or not."""
 
     def opened(self, folder: Path | None, split: str, source: str, target: str, owner: str | None) -> Pairs:
-        place, names = self._within(folder), [f"{split}.{language}" for language in (source, target)]
+        place, names = self.within(folder), [f"{split}.{language}" for language in (source, target)]
         files = tuple(path if (path := place / name).exists() else place / f"{name}.gz" for name in names)
-        table = Aligned(files, remedy=self._remedy([file.name for file in files], place))
+        table = Aligned(files, remedy=self.remedy([file.name for file in files], place))
         return Pairs(table, Columns(owner=owner))
 
 
