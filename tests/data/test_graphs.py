@@ -53,6 +53,7 @@ def test_an_induced_graph_has_these_nodes_in_this_order_and_no_edge_to_others(ca
     places = combinations(range(len(nodes)), 2)
     assert part.edges.tolist() == [[a, b] for a, b in places if {nodes[a], nodes[b]} in edges]
     assert part.classes == graph.classes
+    assert part.names == tuple(graph.names[node] for node in nodes)
 
 
 @given(drawn())
@@ -103,13 +104,21 @@ EDGES = np.array([[0, 1], [1, 2]])
         ({"classes": ()}, "classes = (): it must be a tuple of names, each of them once"),
         ({"classes": ("a", "a")}, "classes = ('a', 'a'): it must be a tuple of names, each of them once"),
         ({"classes": ["a", "b"]}, "classes = ['a', 'b']: it must be a tuple of names"),
+        ({"names": ("x", "y")}, "names = 2 different ones of 3 nodes: each node has its own"),
+        ({"names": ("x", "y", "x")}, "names = 2 different ones of 3 nodes: each node has its own"),
     ],
 )
 def test_a_graph_that_is_none_is_refused(changed, message):
-    whole = {"features": np.zeros((3, 2), np.float32), "edges": EDGES, "labels": np.int32([0, 1, -1])}
-    Graph(**whole, classes=("a", "b"))
+    whole = {
+        "features": np.zeros((3, 2), np.float32),
+        "edges": EDGES,
+        "labels": np.int32([0, 1, -1]),
+        "classes": ("a", "b"),
+        "names": ("x", "y", "z"),
+    }
+    Graph(**whole)
     with pytest.raises(BadInput, match=re.escape(message)):
-        Graph(**{**whole, "classes": ("a", "b"), **changed})
+        Graph(**{**whole, **changed})
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,14 @@ class Graph:
 
     `features` is float32 [nodes, features], `edges` int64 [edges, 2], and `labels` int32 [nodes] holds places in
     `classes`, or UNKNOWN. Each edge stands there once, its smaller end first, none joins a node to itself, and they are
-    in ascending order. `Graph.of` brings any pairs into this form.
+    in ascending order. `Graph.of` brings any pairs into this form. A node keeps its name whoever comes or goes.
     """
 
     features: NDArray[np.float32]
     edges: NDArray[np.int64]
     labels: NDArray[np.int32]
     classes: tuple[str, ...]
+    names: tuple[str, ...]
 
     def __post_init__(self) -> None:
         _array("features", self.features, np.float32, 2)
@@ -49,12 +50,27 @@ class Graph:
                 f"labels = {len(self.labels)} of {len(self)} nodes: each node has one; write {UNKNOWN} where there is "
                 "none."
             )
+        if len(self.names) != len(self) or len(set(self.names)) < len(self):
+            raise BadInput(
+                f"names = {len(set(self.names))} different ones of {len(self)} nodes: each node has its own; tell all "
+                "nodes apart."
+            )
         _check_labels(self.labels, self.classes)
         self._check_edges()
 
     @classmethod
-    def of(cls, features: ArrayLike, pairs: ArrayLike, labels: ArrayLike, classes: Sequence[str]) -> "Graph":
-        """The graph with an edge for each pair of nodes, of which some may be loops, doubled, or in either order."""
+    def of(
+        cls,
+        features: ArrayLike,
+        pairs: ArrayLike,
+        labels: ArrayLike,
+        classes: Sequence[str],
+        names: Iterable[str] | None = None,
+    ) -> "Graph":
+        """The graph with an edge for each pair of nodes, of which some may be loops, doubled, or in either order.
+
+        Without names the nodes are known by their numbers.
+        """
         table = np.asarray(features, np.float32)
         ends, numbers = _whole("pairs", pairs), _whole("labels", labels)
         ends = ends if ends.size else ends.reshape(0, 2)
@@ -62,7 +78,8 @@ class Graph:
             raise BadInput(f"pairs = an array of shape {ends.shape}: it must be [pairs, 2]; give two nodes for each.")
         _check_nodes("pairs", ends, len(table))
         _check_labels(numbers, tuple(classes))
-        return cls(table, _canonical(ends, len(table)), numbers.astype(np.int32), tuple(classes))
+        known = tuple(map(str, range(len(table))) if names is None else names)
+        return cls(table, _canonical(ends, len(table)), numbers.astype(np.int32), tuple(classes), known)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -78,7 +95,8 @@ class Graph:
         numbers[chosen] = np.arange(len(chosen))
         ends = numbers[self.edges]
         inside = ends[(ends >= 0).all(axis=1)]
-        return Graph(self.features[chosen], _canonical(inside, len(chosen)), self.labels[chosen], self.classes)
+        names = tuple(self.names[node] for node in chosen)
+        return Graph(self.features[chosen], _canonical(inside, len(chosen)), self.labels[chosen], self.classes, names)
 
     def _check_edges(self) -> None:
         if self.edges.shape[1] != 2:

@@ -98,14 +98,18 @@ class Reading(ABC, Generic[R]):
     def _answers(self, numbers: Numbers, batch: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """The place of each example and the model's logits for it, [labels] or [tokens, …], the shortest first."""
         examples = Examples.of(TOKENS, numbers)
-        structure, weights = nnx.split(self.model)
         for rows, given in examples.by_length(batch, self.longest):
-            for row, answer in zip(rows, np.asarray(_logits(structure, weights, given)), strict=False):
+            for row, answer in zip(rows, np.asarray(logits_of(self.model, given)), strict=False):
                 yield int(row), answer if answer.ndim == 1 else answer[: examples.lengths[row]]
 
 
+def logits_of(model: nnx.Module, batch: Any) -> jax.Array:
+    """What a model answers to a batch."""
+    return _logits(*nnx.split(model), batch)
+
+
 @partial(jax.jit, static_argnums=0)
-def _logits(structure: nnx.GraphDef[Any], weights: Any, batch: dict[str, jax.Array]) -> jax.Array:
+def _logits(structure: nnx.GraphDef[Any], weights: Any, batch: Any) -> jax.Array:
     logits: jax.Array = nnx.merge(structure, weights)(batch)
     return logits
 
