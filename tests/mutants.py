@@ -2112,6 +2112,13 @@ DEFECTS = (
         (*AGGREGATIONS, *PLAN),
     ),
     Defect(
+        "aggregations: a picture begins at 0",
+        "cli/pictures.py",
+        "epsilon_after(int(n), schedule, plan.noise_multiplier, delta, adjacency, accountant) for n in counts",
+        "n and epsilon_after(int(n), schedule, plan.noise_multiplier, delta, adjacency, accountant) for n in counts",
+        ("cli/test_account.py",),
+    ),
+    Defect(
         "aggregations: their noise is that of the steps",
         "accounting/subsampling.py",
         "tuple(Gaussian(ratio * noise_multiplier) for",

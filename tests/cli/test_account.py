@@ -5,10 +5,14 @@ import math
 import struct
 
 import pytest
+from matplotlib.figure import Figure
 
 from dpnlp.accounting.accountant import epsilon
+from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.cli.main import main
+from dpnlp.cli.pictures import _draw_steps
+from dpnlp.events import Gaussian
 from dpnlp.guarantee import Adjacency, Guarantee
 
 BSD = "account --examples 22051 --lot-size 2048 --epochs 25 --delta 1e-8 --epsilon 5"
@@ -134,6 +138,16 @@ def test_pictures(dpnlp, tmp_path, sampling):
     data = file.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", data[16:24]) == (1650, 660)
+
+
+def test_a_picture_begins_with_what_was_released_before_the_first_step():
+    known = {"records": 1000, "delta": 1e-5, "lot_size": 100, "steps": 9, "noise_multiplier": 4.0}
+    for aggregations, start in (((), 0.0), ((1.5,), epsilon(Gaussian(6.0), 1e-5, Adjacency.ADD_REMOVE))):
+        plan, axes = Question(**known, aggregations=aggregations).answer(), Figure().subplots()
+        _draw_steps(axes, plan)
+        drawn = axes.lines[0].get_xydata()
+        assert tuple(drawn[0]) == (0, start)
+        assert drawn[-1] == pytest.approx((9, plan.guarantee.epsilon), rel=1e-4)
 
 
 def test_no_privacy_is_said_to_be_none(dpnlp):
