@@ -56,6 +56,7 @@ LEAVES = (
     "                raise KeyboardInterrupt\n"
 )
 ENDS = "            if ends():\n                break\n"
+SHARING, AGGREGATIONS = ("accounting/test_sharing.py",), ("accounting/test_aggregations.py",)
 RETELL = ("rewriting/test_retell.py",)
 LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",)
 CROSS_ENTROPY, LORA = ("models/test_cross_entropy.py",), ("models/test_lora.py",)
@@ -167,8 +168,8 @@ DEFECTS = (
     Defect(
         "masses on the grid a little too small",
         "accounting/losses.py",
-        "masses[:-1] -= falls[1:] / math.expm1(step)",
-        "masses[:-1] -= 1.0001 * falls[1:] / math.expm1(step)",
+        "masses[:-1] -= falls[1:] / math.expm1(",
+        "masses[:-1] -= 1.0001 * falls[1:] / math.expm1(",
         PLD,
     ),
     Defect(
@@ -2018,6 +2019,132 @@ DEFECTS = (
         "[counts[name] for name in names]",
         "[1 for _ in names]",
         ("metrics/test_baselines.py",),
+    ),
+    Defect(
+        "sharing: a record that changes is taken for one that comes or goes",
+        "accounting/profiles.py",
+        "(weight, gaussian(2 * r / z, ",
+        "(weight, gaussian(r / z, ",
+        SHARING,
+    ),
+    Defect(
+        "sharing: a record that changes is taken for one that comes or goes (rdp)",
+        "accounting/rdp.py",
+        "a * (a - 1) * 2 * (rho / z) ** 2",
+        "a * (a - 1) / 2 * (rho / z) ** 2",
+        SHARING,
+    ),
+    Defect(
+        "sharing: only one of the records is ever drawn",
+        "accounting/profiles.py",
+        "rho = np.arange(1, sharing + 1)\n",
+        "sharing = 1\n    rho = np.arange(1, sharing + 1)\n",
+        SHARING,
+    ),
+    Defect(
+        "sharing: only one of the records is ever drawn (rdp)",
+        "accounting/rdp.py",
+        "log_weights = binom.logpmf(rho, sharing, q)",
+        "log_weights = binom.logpmf(rho, 1, q)",
+        SHARING,
+    ),
+    Defect(
+        "sharing: rare draws are left out",
+        "accounting/profiles.py",
+        "kept = (log_weights > log_rare) | (rho == 1)\n    lost = float(weights[~kept].sum())",
+        "kept = rho == 1\n    lost = 0.0",
+        SHARING,
+    ),
+    Defect(
+        "sharing: Poisson's own amplification borrowed",
+        "accounting/subsampling.py",
+        "return Repeated(SharedPoissonSampled(self.q, self.sharing, noise), self.steps)",
+        "return Repeated(PoissonSampled(self.q, Gaussian(noise.noise_multiplier / (2 * self.sharing))), self.steps)",
+        SHARING,
+    ),
+    Defect(
+        "sharing: lots of everything in which the others do not change",
+        "accounting/subsampling.py",
+        "Gaussian(noise.noise_multiplier / (2 * self.sharing - 1))",
+        "Gaussian(noise.noise_multiplier / self.sharing)",
+        SHARING,
+    ),
+    Defect(
+        "sharing: any sampler will do",
+        "accounting/subsampling.py",
+        'checks.count("sharing", self.sharing) > 1 and self.sampling is not Sampling.POISSON',
+        'checks.count("sharing", self.sharing) > 1 and self.sampling is Sampling.FIXED_SIZE',
+        SHARING,
+    ),
+    Defect(
+        "sharing: any neighbours will do",
+        "accounting/subsampling.py",
+        "if self.sharing > 1 and adjacency is not Adjacency.ADD_REMOVE:",
+        "if self.sharing > 1 and adjacency is Adjacency.ZERO_OUT:",
+        SHARING,
+    ),
+    Defect(
+        "sharing: forgotten by the planner",
+        "accounting/planning.py",
+        "            self.sharing,\n            self.aggregations,\n",
+        "            1,\n            self.aggregations,\n",
+        SHARING,
+    ),
+    Defect(
+        "sharing: forgotten on the command line",
+        "cli/account.py",
+        "            sharing=self.sharing,\n",
+        "",
+        ("cli/test_account.py",),
+    ),
+    Defect(
+        "aggregations: left out of the event",
+        "accounting/subsampling.py",
+        "return Composed((*self._released(noise_multiplier), lots)) if self.aggregations else lots",
+        "return lots",
+        AGGREGATIONS,
+    ),
+    Defect(
+        "aggregations: nothing is spent before the first step",
+        "accounting/accountant.py",
+        "if steps == 0 and not schedule.aggregations:",
+        "if steps == 0:",
+        (*AGGREGATIONS, *PLAN),
+    ),
+    Defect(
+        "aggregations: a picture begins at 0",
+        "cli/pictures.py",
+        "epsilon_after(int(n), schedule, plan.noise_multiplier, delta, adjacency, accountant) for n in counts",
+        "n and epsilon_after(int(n), schedule, plan.noise_multiplier, delta, adjacency, accountant) for n in counts",
+        ("cli/test_account.py",),
+    ),
+    Defect(
+        "aggregations: their noise is that of the steps",
+        "accounting/subsampling.py",
+        "tuple(Gaussian(ratio * noise_multiplier) for",
+        "tuple(Gaussian(max(1, ratio) * noise_multiplier / min(1, ratio)) for",
+        AGGREGATIONS,
+    ),
+    Defect(
+        "aggregations: not counted in the guarantee",
+        "accounting/accountant.py",
+        "steps=before + schedule.steps,",
+        "steps=schedule.steps,",
+        AGGREGATIONS,
+    ),
+    Defect(
+        "aggregations: forgotten by the planner",
+        "accounting/planning.py",
+        "            self.sharing,\n            self.aggregations,\n",
+        "            self.sharing,\n",
+        AGGREGATIONS,
+    ),
+    Defect(
+        "a node is not protected where its subgraph is",
+        "guarantee.py",
+        "(Unit.NODE, Unit.SUBGRAPH, Unit.GRAPH)",
+        "(Unit.SUBGRAPH, Unit.GRAPH)",
+        ("test_guarantee.py",),
     ),
 )
 

@@ -25,6 +25,7 @@ from dpnlp.events import (
     PoissonSampled,
     RandomizedResponse,
     Repeated,
+    SharedPoissonSampled,
     TruncatedPoissonSampled,
 )
 
@@ -55,6 +56,7 @@ atom = st.one_of(
     st.builds(RandomizedResponse, above_0, st.integers(2, 10**6)),
     st.just(NonPrivate()),
     st.builds(PoissonSampled, shares, gaussian | laplace | approximate),
+    st.builds(SharedPoissonSampled, shares, counts, gaussian),
     st.builds(TruncatedPoissonSampled, counts, shares, counts, gaussian),
     fixed_size(),
 )
@@ -75,6 +77,7 @@ ONE_OF_EACH = (
     ApproximateDP(1.0, 1e-6),
     NonPrivate(),
     PoissonSampled(0.01, Laplace(2.0)),
+    SharedPoissonSampled(0.01, 9, Z),
     TruncatedPoissonSampled(1000, 0.01, 32, Z),
     FixedSizeSampled(1000, 10, Z),
     Repeated(Z, 5),
@@ -211,8 +214,8 @@ def test_what_lies_on_a_boundary_is_accepted():
 
 
 NAMES = (
-    "gaussian, laplace, randomized-response, approximate-dp, non-private, poisson-sampled, truncated-poisson-sampled, "
-    "fixed-size-sampled, repeated, composed"
+    "gaussian, laplace, randomized-response, approximate-dp, non-private, poisson-sampled, shared-poisson-sampled, "
+    "truncated-poisson-sampled, fixed-size-sampled, repeated, composed"
 )
 G = {"event": "gaussian", "noise_multiplier": 1.1}
 
@@ -240,6 +243,15 @@ def test_an_unknown_event_is_refused_with_the_known_ones(entry):
         (
             {"event": "poisson-sampled", "q": 0.1, "of": {"event": "non-private"}},
             "no bound is known for a poisson-sampled event of non-private",
+        ),
+        (
+            {
+                "event": "shared-poisson-sampled",
+                "q": 0.1,
+                "sharing": 2,
+                "of": {"event": "laplace", "noise_multiplier": 1},
+            },
+            "no bound is known for a shared-poisson-sampled event of laplace",
         ),
         (
             {

@@ -133,9 +133,9 @@ def test_exposures_are_added_once():
         ({"stps": 1}, "stps: a guarantee has no such key; the nearest known one is steps."),
         (
             {"unit": "sentence"},
-            "unit = 'sentence': it must be one of word, text, example, document, user, node, graph.",
+            "unit = 'sentence': it must be one of word, text, example, document, user, node, subgraph, graph.",
         ),
-        ({"unit": None}, "unit = None: it must be one of word, text, example, document, user, node, graph."),
+        ({"unit": None}, "unit = None: it must be one of word, text, example, document, user, node, subgraph, graph."),
         ({"adjacency": "remove"}, "adjacency = 'remove': it must be one of add-remove, replace, zero-out."),
         ({"trust": "nobody"}, "trust = 'nobody': it must be one of central, local."),
         ({"noise_source": "dice"}, "noise_source = 'dice': it must be one of os-entropy, fixed-seed."),
@@ -498,5 +498,6 @@ def test_who_protects_whom():
         Unit.DOCUMENT: {Unit.WORD, Unit.EXAMPLE},
         Unit.USER: {Unit.WORD, Unit.TEXT, Unit.EXAMPLE, Unit.DOCUMENT},
         Unit.NODE: set(),
-        Unit.GRAPH: {Unit.NODE},
+        Unit.SUBGRAPH: {Unit.NODE},
+        Unit.GRAPH: {Unit.NODE, Unit.SUBGRAPH},
     }

@@ -83,6 +83,23 @@ class PoissonSampled:
 
 
 @dataclass(frozen=True)
+class SharedPoissonSampled:
+    """Poisson sampling of records where one unit has a part in up to `sharing` of them, and may change them all.
+
+    So has a node that its neighbours' records contain too. Each record is still drawn independently with probability q
+    and contributes at most C. Only under add-remove, where one of the records is the unit's own.
+    """
+
+    q: float
+    sharing: int
+    event: Gaussian
+
+    def __post_init__(self) -> None:
+        _keep(self, q=checks.share("q", self.q))
+        _keep(self, sharing=checks.count("sharing", self.sharing))
+
+
+@dataclass(frozen=True)
 class TruncatedPoissonSampled:
     """Poisson sampling, with a lot above `largest_lot` cut to a random subset of that size."""
 
@@ -131,7 +148,7 @@ class Composed:
 
 
 Release = Gaussian | Laplace | RandomizedResponse | ApproximateDP | NonPrivate
-Sampled = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled
+Sampled = PoissonSampled | SharedPoissonSampled | TruncatedPoissonSampled | FixedSizeSampled
 Atom = Release | Sampled
 Event = Atom | Repeated | Composed
 
@@ -142,6 +159,7 @@ _NAMES: dict[str, type] = {
     "approximate-dp": ApproximateDP,
     "non-private": NonPrivate,
     "poisson-sampled": PoissonSampled,
+    "shared-poisson-sampled": SharedPoissonSampled,
     "truncated-poisson-sampled": TruncatedPoissonSampled,
     "fixed-size-sampled": FixedSizeSampled,
     "repeated": Repeated,

@@ -33,6 +33,7 @@ class Unit(StrEnum):
     DOCUMENT = "document"
     USER = "user"
     NODE = "node"
+    SUBGRAPH = "subgraph"
     GRAPH = "graph"
 
     def protects(self, other: "Unit") -> bool:
@@ -48,7 +49,7 @@ class Unit(StrEnum):
 _NESTED = (
     (Unit.WORD, Unit.TEXT, Unit.USER),
     (Unit.WORD, Unit.EXAMPLE, Unit.DOCUMENT, Unit.USER),
-    (Unit.NODE, Unit.GRAPH),
+    (Unit.NODE, Unit.SUBGRAPH, Unit.GRAPH),
 )
 
 
@@ -94,6 +95,7 @@ class Exposure(StrEnum):
     CLASSES = "classes"
     COMPARISON = "comparison"
     DIAGNOSTICS = "diagnostics"
+    HUBS = "hubs"
     LABELS = "labels"
     LENGTH = "length"
     PRETRAINING = "pretraining"
@@ -108,6 +110,7 @@ class Exposure(StrEnum):
             Exposure.CLASSES: "Which classes there are was taken from the private data.",
             Exposure.COMPARISON: "How alike the rewritten texts and the original ones are was written out.",
             Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
+            Exposure.HUBS: "A node with more edges than the mechanism's bound on them is promised nothing.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
             Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",

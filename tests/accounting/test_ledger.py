@@ -248,6 +248,7 @@ def test_a_delta_must_be_a_probability(ledger: Ledger, delta: float) -> None:
         ([Unit.DOCUMENT, Unit.USER, Unit.EXAMPLE], Unit.EXAMPLE),
         ([Unit.TEXT, Unit.DOCUMENT], Unit.WORD),
         ([Unit.GRAPH, Unit.NODE], Unit.NODE),
+        ([Unit.GRAPH, Unit.SUBGRAPH], Unit.SUBGRAPH),
     ],
 )
 def test_the_default_unit_is_the_largest_that_all_protect(ledger: Ledger, units: list[Unit], largest: Unit) -> None:
@@ -286,7 +287,7 @@ def test_no_unit_in_common_is_reported(ledger: Ledger) -> None:
 @pytest.mark.parametrize("made_for", Unit)
 @pytest.mark.parametrize("asked", Unit)
 def test_a_release_counts_only_for_what_it_protects(ledger: Ledger, made_for: Unit, asked: Unit) -> None:
-    charge(ledger, Gaussian(4.0), unit=Unit.GRAPH if asked in (Unit.NODE, Unit.GRAPH) else Unit.USER)
+    charge(ledger, Gaussian(4.0), unit=Unit.GRAPH if Unit.GRAPH.protects(asked) else Unit.USER)
     guilty = charge(ledger, Gaussian(4.0), what="the second", unit=made_for)
     spent = ledger.spent(DELTA, asked)
     if made_for.protects(asked):

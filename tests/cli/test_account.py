@@ -5,10 +5,14 @@ import math
 import struct
 
 import pytest
+from matplotlib.figure import Figure
 
 from dpnlp.accounting.accountant import epsilon
+from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.cli.main import main
+from dpnlp.cli.pictures import _draw_steps
+from dpnlp.events import Gaussian
 from dpnlp.guarantee import Adjacency, Guarantee
 
 BSD = "account --examples 22051 --lot-size 2048 --epochs 25 --delta 1e-8 --epsilon 5"
@@ -88,6 +92,23 @@ def test_groups_in_turn_cost_more_noise_and_stand_beside_the_others(dpnlp):
     assert "Noise in bands is covered by cyclic-poisson alone." in " ".join(out.split())
 
 
+def test_a_node_in_its_neighbours_records_costs_more_noise(dpnlp):
+    line = "account --examples 2708 --lot-size 1354 --steps 20 --delta 1e-5 --epsilon 8 --unit node"
+    alone, shared = (json.loads(dpnlp(f"{line} --sharing {sharing} --json")[1]) for sharing in (1, 5))
+    assert (alone["sharing"], shared["sharing"]) == (1, 5)
+    assert alone == json.loads(dpnlp(f"{line} --json")[1])
+    event = Schedule(2708, 1354, 20, sharing=5).event(shared["noise_multiplier"])
+    assert 7.99 < epsilon(event, 1e-5, Adjacency.ADD_REMOVE) <= shared["epsilon"] <= 8
+    assert shared["noise_multiplier"] > 5 * alone["noise_multiplier"]
+    assert "|sampler:poisson(q=0.5,sharing=5)|" in shared["signature"]
+    assert Guarantee.parse(shared["signature"]) == Guarantee.from_json(shared["guarantee"])
+    assert {row["sampling"] for row in shared["comparison"]} == {"poisson"}
+    assert all(row["epsilon"] > 7.99 for row in shared["comparison"])
+    out = " ".join(dpnlp(f"{line} --sharing 5")[1].split())
+    assert "2,708, each one node, which has a part in up to 5 of them" in out
+    assert "A unit with a part in several records is covered by poisson alone." in out
+
+
 def test_one_group_is_not_shown_beside_poisson(dpnlp):
     plan = json.loads(dpnlp(f"{BSD} --sampling cyclic-poisson --json")[1])
     assert plan["epsilon"] == json.loads(dpnlp(f"{BSD} --json")[1])["epsilon"]
@@ -109,7 +130,7 @@ def test_the_tables_say_what_was_computed(dpnlp):
         assert phrase in out
 
 
-@pytest.mark.parametrize("sampling", ["poisson", "shuffled"])
+@pytest.mark.parametrize("sampling", ["poisson", "shuffled", "poisson --sharing 3"])
 def test_pictures(dpnlp, tmp_path, sampling):
     file = tmp_path / "plan.png"
     line = "account --examples 1000 --lot-size 100 --epochs 3 --delta 1e-5 --noise-multiplier 2"
@@ -117,6 +138,16 @@ def test_pictures(dpnlp, tmp_path, sampling):
     data = file.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", data[16:24]) == (1650, 660)
+
+
+def test_a_picture_begins_with_what_was_released_before_the_first_step():
+    known = {"records": 1000, "delta": 1e-5, "lot_size": 100, "steps": 9, "noise_multiplier": 4.0}
+    for aggregations, start in (((), 0.0), ((1.5,), epsilon(Gaussian(6.0), 1e-5, Adjacency.ADD_REMOVE))):
+        plan, axes = Question(**known, aggregations=aggregations).answer(), Figure().subplots()
+        _draw_steps(axes, plan)
+        drawn = axes.lines[0].get_xydata()
+        assert tuple(drawn[0]) == (0, start)
+        assert drawn[-1] == pytest.approx((9, plan.guarantee.epsilon), rel=1e-4)
 
 
 def test_no_privacy_is_said_to_be_none(dpnlp):
@@ -187,6 +218,17 @@ GOOD = {"--examples": "1000", "--lot-size": "100", "--steps": "10", "--delta": "
             "or smaller lots.",
         ),
         ({"--bands": "2"}, "--bands = 2: only cyclic-poisson sampling has more than one; choose it, or 1."),
+        ({"--sharing": "0"}, "--sharing = 0: it must be a whole number of at least 1."),
+        (
+            {"--sharing": "3", "--sampling": "shuffled"},
+            "--sharing = 3: shuffled sampling has no proved ε for a unit that has a part in several records, so none "
+            "is given; use poisson, or 1.",
+        ),
+        (
+            {"--sharing": "3", "--adjacency": "replace"},
+            "--adjacency = replace: a unit that has a part in 3 records has no proved ε for it, so none is given; use "
+            "add-remove.",
+        ),
         ({"--delta": None}, "--delta is not given: The δ of the guarantee, well below one in the number of records."),
         ({"--epsilom": "3"}, "--epsilom: unknown flag; the nearest known one is --epsilon."),
         (

@@ -15,7 +15,7 @@ from dpnlp.accounting.ledger import Ledger
 from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
-from dpnlp.events import Gaussian, NonPrivate, PoissonSampled, Repeated
+from dpnlp.events import Composed, Gaussian, NonPrivate, PoissonSampled, Repeated, SharedPoissonSampled
 from dpnlp.guarantee import Adjacency, Exposure, NoiseSource, Unit
 from dpnlp.training.clipping import Clipping, Rule
 from dpnlp.training.noise import Banded, Independent
@@ -156,10 +156,37 @@ def test_a_plan_is_written_as_json_with_all_that_it_decides(plan):
         replace(plan, clipping=Clipping(0.25)),
         replace(plan, clipping=Clipping(0.5, Rule.PER_LAYER)),
         replace(plan, schedule=replace(plan.schedule, steps=9)),
+        replace(plan, schedule=replace(plan.schedule, aggregations=(1.5, 2.0))),
         replace(plan, accountant=Accountant.MOMENTS),
         replace(plan, unit=Unit.USER),
     ]
     assert all(other.to_json() != entry for other in changed)
+    assert all(json.loads(json.dumps(other.to_json(), allow_nan=False)) == other.to_json() for other in changed)
+
+
+def test_what_is_released_before_the_first_step_is_spent_at_step_0():
+    plan = planned(50)
+    with_aggregations = replace(plan, schedule=replace(plan.schedule, aggregations=(1.5, 2.0)))
+    for how in Accountant:
+        before = accountant.epsilon(Composed((Gaussian(1.5), Gaussian(2.0))), 1e-5, Adjacency.ADD_REMOVE, how)
+        begun = replace(with_aggregations, accountant=how)
+        assert begun.epsilon(0) == before > 1
+        assert before <= begun.epsilon_at_most(0) <= before * (1 + 1e-3)
+        assert begun.epsilon(0) < begun.epsilon(1) < begun.epsilon(50)
+    assert plan.epsilon(0) == plan.epsilon_at_most(0) == 0
+    assert replace(with_aggregations, noise_multiplier=0.0).epsilon(0) == math.inf
+
+
+def test_a_question_hands_a_plan_its_sharing_and_its_aggregations():
+    question = Question(
+        1000, 1e-5, lot_size=50, steps=100, epsilon=2.0, sharing=3, aggregations=(2.0,), accountant=FAST, unit=Unit.NODE
+    )
+    plan = Plan.of(question, Clipping(0.5))
+    z = plan.noise_multiplier
+    assert plan.event == Composed((Gaussian(2 * z), Repeated(SharedPoissonSampled(0.05, 3, Gaussian(z)), 100)))
+    promised = plan.guarantee(NoiseSource.OS_ENTROPY, Exposure.HUBS)
+    assert (promised.steps, promised.unit, promised.not_covered) == (101, Unit.NODE, (Exposure.HUBS,))
+    assert 1.99 < promised.epsilon <= 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """One door to the accountants: the ε of an event, and the guarantee of a schedule of noisy lots."""
 
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -30,6 +31,21 @@ def epsilon(event: Event, delta: float, adjacency: Adjacency, accountant: Accoun
     return _EPSILON[accountant](event, delta, adjacency)
 
 
+def epsilon_after(
+    steps: int,
+    schedule: Schedule,
+    noise_multiplier: float,
+    delta: float,
+    adjacency: Adjacency,
+    accountant: Accountant = Accountant.PLD,
+) -> float:
+    """The ε of the first `steps` steps and of what was released before them, which is not nothing at step 0."""
+    if steps == 0 and not schedule.aggregations:
+        return 0.0
+    event = replace(schedule, steps=steps).event(noise_multiplier) if steps else schedule.before(noise_multiplier)
+    return epsilon(event, delta, adjacency, accountant)
+
+
 def guarantee(
     schedule: Schedule,
     noise_multiplier: float,
@@ -39,7 +55,7 @@ def guarantee(
     unit: Unit = Unit.EXAMPLE,
     target: float | None = None,
 ) -> Guarantee:
-    """The guarantee of Gaussian noise on lots drawn by the schedule, as DP-SGD does it.
+    """The guarantee of Gaussian noise on lots drawn by the schedule, as DP-SGD does it, and on what goes before them.
 
     Where noise, steps or lot size were chosen to stay within a `target`, rounding does not lift ε above it.
     """
@@ -47,16 +63,18 @@ def guarantee(
     checks.non_negative("noise_multiplier", noise_multiplier)
     spent = epsilon(schedule.event(noise_multiplier), delta, adjacency, accountant)
     stated = round_up(spent, DIGITS)
+    before = len(schedule.aggregations)
+    aggregations = {"aggregations": before} if before else {}
     return Guarantee(
         epsilon=min(stated, target) if target is not None and spent <= target else stated,
         delta=delta,
         unit=unit,
         adjacency=adjacency,
         trust=Trust.CENTRAL,
-        mechanism=Term.of("gaussian", noise_multiplier=float(noise_multiplier)),
+        mechanism=Term.of("gaussian", noise_multiplier=float(noise_multiplier), **aggregations),
         sampler=schedule.term,
         accountant=Term(accountant),
-        steps=schedule.steps,
+        steps=before + schedule.steps,
     )
 
 

@@ -5,14 +5,13 @@ Every answer is checked by the accountant itself: its ε is at most the target, 
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
 from dp_accounting import get_sigma_gaussian
 from scipy.optimize import brentq
 
 from dpnlp import checks
-from dpnlp.accounting.accountant import DIGITS, Accountant, epsilon
+from dpnlp.accounting.accountant import DIGITS, Accountant, epsilon, epsilon_after
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, round_up
@@ -28,6 +27,8 @@ def noise_multiplier(
     if checks.budget("epsilon", target) == math.inf:
         return 0.0
     schedule.check(adjacency)
+    if accountant is Accountant.PLD:
+        _refuse_idle(schedule, delta)
 
     def cost(z: float) -> float:
         return epsilon(schedule.event(z), delta, adjacency, accountant)
@@ -53,12 +54,17 @@ def steps(
     schedule.check(adjacency)
 
     def cost(count: int) -> float:
-        return epsilon(replace(schedule, steps=count).event(noise), delta, adjacency, accountant)
+        return epsilon_after(count, schedule, noise, delta, adjacency, accountant)
 
     if cost(1) > target:
-        raise BadInput(f"epsilon = {target}: a single step costs {cost(1):.4g} already; raise the noise or ε.")
-    per_step = schedule.q**2 * math.expm1(min(1 / noise**2, 700.0))
-    guess = max(1.0, _gaussian_precision(target, delta) / per_step)
+        first = f"a single step{_after(schedule)} costs {cost(1):.4g} already"
+        raise BadInput(f"epsilon = {target}: {first}; raise the noise or ε.")
+    if schedule.sharing > 1:
+        per_step = _squared_move(schedule) / noise**2
+    else:
+        per_step = schedule.q**2 * math.expm1(min(1 / noise**2, 700.0))
+    left = _gaussian_precision(target, delta) - _aggregated(schedule, adjacency) / noise**2
+    guess = max(1.0, left / per_step)
     return _largest_whole(cost, target, guess, most=10**12)
 
 
@@ -80,19 +86,55 @@ def lot_size(
         return epsilon(schedule(size).event(noise), delta, adjacency, accountant)
 
     if cost(1) > target:
-        raise BadInput(f"epsilon = {target}: lots of one record cost {cost(1):.4g} already; raise the noise or ε.")
-    return _largest_whole(
-        cost, target, math.sqrt(smallest.records), most=smallest.largest_lot or smallest.records // smallest.bands
-    )
+        first = f"lots of one record{_after(smallest)} cost {cost(1):.4g} already"
+        raise BadInput(f"epsilon = {target}: {first}; raise the noise or ε.")
+    most = smallest.largest_lot or smallest.records // smallest.bands
+    if smallest.sharing > 1 and cost(most) <= target:
+        return most  # Of shared records all may cost less than all but one, since their bound is another.
+    return _largest_whole(cost, target, math.sqrt(smallest.records), most)
+
+
+def _refuse_idle(schedule: Schedule, delta: float) -> None:
+    """Where a unit is hardly ever drawn, δ alone may cover that it is, and there is no smallest noise to be found."""
+    if schedule.sampling is not Sampling.POISSON or schedule.q == 1 or schedule.aggregations:
+        return
+    drawn = -math.expm1(schedule.steps * schedule.sharing * math.log1p(-schedule.q))
+    if drawn <= delta:
+        raise BadInput(
+            f"delta = {delta}: the whole run draws a unit with a probability of only {drawn:.2g}, so that any noise "
+            "would do; choose a smaller delta."
+        )
+
+
+def _after(schedule: Schedule) -> str:
+    return ", after the aggregations," if schedule.aggregations else ""
 
 
 def _noise_guess(target: float, schedule: Schedule, delta: float, adjacency: Adjacency) -> float:
-    """By the central limit theorem a run is near one Gaussian, μ² = q²T(e^{1/z²} − 1) (Dong, Roth and Su 2022)."""
+    """By the central limit theorem a run is near one Gaussian, μ² = q²T(e^{1/z²} − 1) (Dong, Roth and Su 2022).
+
+    Where records are shared, μ² = T E[(2ρ)²]/z², but for runs in which hardly any of them is drawn.
+    """
     precision = _gaussian_precision(target, delta)
     apart = adjacency.distance
     if schedule.sampling is Sampling.SHUFFLED:
-        return apart * math.sqrt(schedule.epochs / precision)
-    return apart / math.sqrt(math.log1p(precision / (schedule.q**2 * schedule.steps)))
+        lots = apart * math.sqrt(schedule.epochs / precision)
+    elif schedule.sharing > 1:
+        lots = math.sqrt(max(1.0, schedule.steps * _squared_move(schedule)) / precision)
+    else:
+        lots = apart / math.sqrt(math.log1p(precision / (schedule.q**2 * schedule.steps)))
+    return math.hypot(lots, math.sqrt(_aggregated(schedule, adjacency) / precision)) if schedule.aggregations else lots
+
+
+def _squared_move(schedule: Schedule) -> float:
+    """E[(2ρ)²] with ρ ~ Binomial(M, q), for records that are shared."""
+    M, q = schedule.sharing, schedule.q
+    return 4 * M * q * (1 - q + M * q)
+
+
+def _aggregated(schedule: Schedule, adjacency: Adjacency) -> float:
+    """z²μ² of the releases before the first step."""
+    return math.fsum((adjacency.distance / ratio) ** 2 for ratio in schedule.aggregations)
 
 
 def _gaussian_precision(target: float, delta: float) -> float:

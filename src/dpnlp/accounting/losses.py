@@ -122,7 +122,7 @@ def _masses(divergence: Divergence, top: float, bounded: bool, step: float) -> t
         deltas[-1] = 0.0
     falls = np.maximum(-np.diff(deltas), 0.0)  # δ(x_{i−1}) − δ(x_i)
     masses = falls / -math.expm1(-step)
-    masses[:-1] -= falls[1:] / math.expm1(step)
+    masses[:-1] -= falls[1:] / math.expm1(min(step, 700.0))
     return np.maximum(masses, 0.0), float(deltas[-1])
 
 

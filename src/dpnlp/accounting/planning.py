@@ -38,6 +38,8 @@ class Question:
     sampling: Sampling = Sampling.POISSON
     largest_lot: int | None = None
     bands: int = 1
+    sharing: int = 1
+    aggregations: tuple[float, ...] = ()
     adjacency: Adjacency | None = None
     accountant: Accountant = Accountant.PLD
     unit: Unit = Unit.EXAMPLE
@@ -78,7 +80,7 @@ class Question:
             schedule = self._schedule(lot)
             return self._plan("noise_multiplier", schedule, calibration.noise_multiplier(target, schedule, *how))
         if not timed and target is not None and noise is not None and lot is not None:
-            schedule = Schedule(self.records, lot, 1, self.sampling, self.largest_lot, self.bands)
+            schedule = self._schedule(lot)
             most = calibration.steps(target, schedule, noise, *how)
             return self._plan("steps", replace(schedule, steps=most), noise)
         if lot is None and target is not None and noise is not None and timed:
@@ -93,7 +95,16 @@ class Question:
     def _schedule(self, lot_size: int) -> Schedule:
         lots_per_epoch = -(-self.records // lot_size)
         steps = self.steps or math.ceil((self.epochs or 1) * lots_per_epoch)
-        return Schedule(self.records, lot_size, steps, self.sampling, self.largest_lot, self.bands)
+        return Schedule(
+            self.records,
+            lot_size,
+            steps,
+            self.sampling,
+            self.largest_lot,
+            self.bands,
+            self.sharing,
+            self.aggregations,
+        )
 
     def _plan(self, solved_for: str, schedule: Schedule, noise: float) -> Plan:
         target = None if solved_for == "epsilon" else self.epsilon

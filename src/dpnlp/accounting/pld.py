@@ -3,7 +3,8 @@
 Every release has a privacy profile in closed form (`profiles`); it is put on a grid so that ε only ever comes out too
 large, and composition is convolution (`losses`). dp-accounting does the same and is the oracle in the tests. Ours
 exists for speed and accuracy at many steps, which calibration needs, and for the events that dp-accounting lacks:
-fixed-size lots, arbitrary (ε, δ) releases, and randomized response more than once.
+fixed-size lots, units with a part in several records, arbitrary (ε, δ) releases, and randomized response more than
+once.
 """
 
 import math
@@ -28,6 +29,7 @@ from dpnlp.events import (
     NonPrivate,
     PoissonSampled,
     RandomizedResponse,
+    SharedPoissonSampled,
     TruncatedPoissonSampled,
     atoms,
 )
@@ -155,6 +157,8 @@ def _profile(atom: Atom, adjacency: Adjacency, deviations: float) -> Profile:
             return profiles.poisson_sampled_gaussian_replace(z, q, deviations)
         case PoissonSampled(q, inner) if adjacency is not Adjacency.REPLACE:
             return profiles.poisson_sampled(_profile(inner, adjacency, deviations), q)
+        case SharedPoissonSampled(q, sharing, Gaussian(z)) if adjacency is Adjacency.ADD_REMOVE:
+            return profiles.shared_poisson_sampled_gaussian(z, q, sharing, deviations)
         case TruncatedPoissonSampled(records, q, largest_lot, Gaussian(z)):
             plain = _profile(PoissonSampled(q, Gaussian(z)), adjacency, deviations)
             return profiles.truncated_poisson_sampled_gaussian(plain, z, q, records, largest_lot, deviations)

@@ -118,6 +118,32 @@ def poisson_sampled_gaussian_replace(z: float, q: float, deviations: float) -> P
     return Profile.symmetric(divergence, float(top))
 
 
+def shared_poisson_sampled_gaussian(z: float, q: float, sharing: int, deviations: float) -> Profile:
+    """Normal noise of z clip norms on a Poisson lot of records, of which one unit has a part in up to M = `sharing`.
+
+    Of those, ρ ~ Binomial(M, q) are drawn, the same for both neighbours, and each moves the sum by at most 2C. The
+    hockey-stick divergence is jointly convex, so to be told who is drawn only makes it larger:
+    δ(x) = Σ_ρ Binomial(ρ; M, q) δ_ρ(x), with δ_ρ that of normal noise at μ = 2ρ/z, in both directions. So it is with
+    node-level DP-SGD (Daigavane et al. 2021, arXiv 2111.15521), but for their lots of fixed size, where ρ is
+    hypergeometric. A ρ that is rarer than the outputs which are cut off counts as a unit given away.
+    """
+    log_rare = -deviations * deviations / 2
+    rho = np.arange(1, sharing + 1)
+    weights, log_weights = binom.pmf(rho, sharing, q), binom.logpmf(rho, sharing, q)
+    kept = (log_weights > log_rare) | (rho == 1)
+    lost = float(weights[~kept].sum())
+    # Where ρ itself is rare, fewer deviations leave out as little.
+    parts = [
+        (weight, gaussian(2 * r / z, math.sqrt(max(0.0, 2 * (log_weight - log_rare)))))
+        for r, weight, log_weight in zip(rho[kept], weights[kept], log_weights[kept], strict=True)
+    ]
+
+    def divergence(x: Array) -> Array:
+        return np.asarray(lost + sum(weight * part.above(x) for weight, part in parts))
+
+    return Profile.symmetric(divergence, max(part.top for _, part in parts))
+
+
 def truncated_poisson_sampled_gaussian(
     plain: Profile, z: float, q: float, records: int, largest_lot: int, deviations: float
 ) -> Profile:

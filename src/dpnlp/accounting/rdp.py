@@ -1,6 +1,6 @@
 """Rényi differential privacy (Mironov 2017), and the moments accountant of Abadi et al. (2016) as the papers used it.
 
-The Rényi divergences come from dp-accounting; this file says which of its events ours are, and converts to (ε, δ).
+Most Rényi divergences come from dp-accounting; this file says which of its events ours are, and converts to (ε, δ).
 """
 
 import math
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 from dp_accounting import rdp as dp_rdp
+from scipy.special import logsumexp
+from scipy.stats import binom
 
 from dpnlp import checks
 from dpnlp.accounting.subsampling import amplified
@@ -25,6 +27,7 @@ from dpnlp.events import (
     NonPrivate,
     PoissonSampled,
     RandomizedResponse,
+    SharedPoissonSampled,
     TruncatedPoissonSampled,
     atoms,
 )
@@ -96,6 +99,8 @@ def _of_atom(atom: Atom, adjacency: Adjacency, orders: Sequence[float]) -> tuple
             return _of_atom(ApproximateDP(*amplified(1 / z, 0.0, q)), adjacency, orders)
         case PoissonSampled(q, ApproximateDP(e, failure)) if adjacency is not Adjacency.REPLACE:
             return _of_atom(ApproximateDP(*amplified(e, failure, q)), adjacency, orders)
+        case SharedPoissonSampled(q, sharing, Gaussian(z)) if adjacency is Adjacency.ADD_REMOVE:
+            return _shared_poisson_sampled_gaussian(z, q, sharing, orders), 0.0
         case FixedSizeSampled(records, lot_size, Gaussian(z)) if adjacency is Adjacency.REPLACE:
             inner = dp_accounting.GaussianDpEvent(z / apart)
             sampled = dp_accounting.SampledWithoutReplacementDpEvent(records, lot_size, inner)
@@ -111,6 +116,16 @@ def no_bound(atom: Atom, adjacency: Adjacency, accountant: str) -> BadInput:
     other = "pld" if isinstance(atom, (PoissonSampled, TruncatedPoissonSampled)) and accountant != "pld" else ""
     remedy = f"; use the {other} accountant" if other else "; choose another adjacency or sampler"
     return BadInput(f"{accountant} knows no bound for {atom} under {adjacency}, so no ε is given{remedy}.")
+
+
+def _shared_poisson_sampled_gaussian(z: float, q: float, sharing: int, orders: Sequence[float]) -> Array:
+    """RDP(α) = (1/(α−1)) ln Σ_ρ Binomial(ρ; M, q) exp(α(α−1) 2ρ²/z²), after Daigavane et al. (2021).
+
+    exp((α−1)D_α) is jointly convex, so that it is largest where ρ is known; then the sum has moved by up to 2ρC.
+    """
+    rho = np.arange(sharing + 1)
+    log_weights = binom.logpmf(rho, sharing, q)
+    return np.array([logsumexp(log_weights + a * (a - 1) * 2 * (rho / z) ** 2) / (a - 1) for a in orders])
 
 
 def _randomized_response(e: float, categories: int, orders: Sequence[float]) -> Array:

@@ -11,12 +11,14 @@ from enum import StrEnum
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.events import (
+    Composed,
     Event,
     FixedSizeSampled,
     Gaussian,
     NonPrivate,
     PoissonSampled,
     Repeated,
+    SharedPoissonSampled,
     TruncatedPoissonSampled,
 )
 from dpnlp.guarantee import Adjacency, Term
@@ -71,6 +73,13 @@ class Schedule:
     within b rows, so ends before its next turn. Independent noise, C = 1, is covered too. A record's group depends on
     no other record: one that is added gets a group of its own, and what replaces a record or blanks it out takes over
     its group. So all others have the same groups in both of two neighbours, whatever the adjacency.
+
+    `sharing` is M, the number of records that one unit has a part in, its own included: a node is in the records of
+    its neighbours, too (Daigavane et al. 2021). With more than one, a unit that is removed takes its own record away
+    and changes the others, so that each of them that is drawn moves the sum by up to 2C.
+
+    `aggregations` are Gaussian releases made of the same data before the first step, as GAP makes them (Sajadmanesh et
+    al. 2023): for each, its noise multiplier, relative to what one unit can change in it, over that of the steps.
     """
 
     records: int
@@ -79,6 +88,8 @@ class Schedule:
     sampling: Sampling = Sampling.POISSON
     largest_lot: int | None = None
     bands: int = 1
+    sharing: int = 1
+    aggregations: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         checks.count("records", self.records)
@@ -103,6 +114,13 @@ class Schedule:
                     f"bands = {self.bands}: a lot of {self.lot_size} does not fit into one of as many groups of the "
                     f"{self.records} records; use at most {self.records // self.lot_size}, or smaller lots."
                 )
+        if checks.count("sharing", self.sharing) > 1 and self.sampling is not Sampling.POISSON:
+            raise BadInput(
+                f"sharing = {self.sharing}: {self.sampling} sampling has no proved ε for a unit that has a part in "
+                "several records, so none is given; use poisson, or 1."
+            )
+        ratios = tuple(checks.positive("aggregations", ratio) for ratio in self.aggregations)
+        object.__setattr__(self, "aggregations", ratios)
 
     @property
     def q(self) -> float:
@@ -129,7 +147,8 @@ class Schedule:
         """The sampler and its public parameters, as a guarantee names them."""
         match self.sampling:
             case Sampling.POISSON:
-                return Term.of("poisson", q=self.q)
+                shared = {"sharing": self.sharing} if self.sharing > 1 else {}
+                return Term.of("poisson", q=self.q, **shared)
             case Sampling.TRUNCATED_POISSON:
                 return Term.of("truncated-poisson", q=self.q, largest_lot=self.cap)
             case Sampling.FIXED_SIZE:
@@ -140,11 +159,29 @@ class Schedule:
                 return Term.of("cyclic-poisson", q=self.q, bands=self.bands)
 
     def event(self, noise_multiplier: float) -> Event:
-        """All the lots of the run, with Gaussian noise of `noise_multiplier` clip norms on the sum over each."""
+        """All the lots of the run, with Gaussian noise of `noise_multiplier` clip norms on the sum over each.
+
+        The aggregations stand before them.
+        """
         if noise_multiplier == 0:
             return NonPrivate()
-        noise = Gaussian(noise_multiplier)
+        lots = self._lots(Gaussian(noise_multiplier))
+        return Composed((*self._released(noise_multiplier), lots)) if self.aggregations else lots
+
+    def before(self, noise_multiplier: float) -> Event:
+        """What is released before the first step."""
+        return Composed(self._released(noise_multiplier)) if noise_multiplier else NonPrivate()
+
+    def _released(self, noise_multiplier: float) -> tuple[Gaussian, ...]:
+        return tuple(Gaussian(ratio * noise_multiplier) for ratio in self.aggregations)
+
+    def _lots(self, noise: Gaussian) -> Event:
         match self.sampling:
+            case Sampling.POISSON if self.sharing > 1 and self.q == 1:
+                # All M records are drawn: one comes or goes, which is C, and M − 1 change, which is 2C each.
+                return Repeated(Gaussian(noise.noise_multiplier / (2 * self.sharing - 1)), self.steps)
+            case Sampling.POISSON if self.sharing > 1:
+                return Repeated(SharedPoissonSampled(self.q, self.sharing, noise), self.steps)
             case Sampling.POISSON:
                 return Repeated(noise if self.q == 1 else PoissonSampled(self.q, noise), self.steps)
             case Sampling.TRUNCATED_POISSON:
@@ -166,4 +203,9 @@ class Schedule:
             raise BadInput(
                 f"adjacency = {adjacency}: {self.sampling} sampling has no proved ε for it, so none is given; "
                 f"use {known}."
+            )
+        if self.sharing > 1 and adjacency is not Adjacency.ADD_REMOVE:
+            raise BadInput(
+                f"adjacency = {adjacency}: a unit that has a part in {self.sharing} records has no proved ε for it, so "
+                "none is given; use add-remove."
             )

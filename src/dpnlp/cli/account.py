@@ -9,7 +9,7 @@ from dpnlp import checks
 from dpnlp.accounting import calibration, shuffling
 from dpnlp.accounting.accountant import Accountant, delta_warning, epsilon
 from dpnlp.accounting.planning import Plan, Question
-from dpnlp.accounting.subsampling import Sampling, Schedule
+from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, figure, print_facts, print_guarantee, print_json, print_table
@@ -42,6 +42,11 @@ class Account:
     )
     bands: int = option(
         1, help="Groups that cyclic-poisson draws from in turn, for noise in as many bands", group="how it is counted"
+    )
+    sharing: int = option(
+        1,
+        help="In how many records one unit has a part, its own included, as a node is in its neighbours' records too",
+        group="how it is counted",
     )
     unit: Unit = option(Unit.EXAMPLE, help="Whose presence is hidden: what one record is", group="how it is counted")
     adjacency: Adjacency | None = option(
@@ -80,6 +85,7 @@ class Account:
             sampling=self.sampling,
             largest_lot=self.largest_lot,
             bands=self.bands,
+            sharing=self.sharing,
             adjacency=self.adjacency,
             accountant=self.accountant,
             unit=self.unit,
@@ -99,6 +105,7 @@ def _entry(plan: Plan) -> dict[str, Any]:
         "steps_per_epoch": schedule.lots_per_epoch,
         "sampling": schedule.sampling,
         "bands": schedule.bands,
+        "sharing": schedule.sharing,
         "accountant": promised.accountant.name,
         "unit": promised.unit,
         "adjacency": promised.adjacency,
@@ -123,7 +130,7 @@ def _shuffled_entry(plan: Plan, asked: Account) -> dict[str, Any]:
         "as_if_poisson_epsilon_no_guarantee": shuffling.as_if_poisson(schedule, noise, delta),
     }
     if asked.epsilon is not None and plan.solved_for == "noise_multiplier":
-        poisson = Schedule(schedule.records, schedule.lot_size, schedule.steps)
+        poisson = replace(schedule, sampling=Sampling.POISSON)
         mistaken = calibration.noise_multiplier(asked.epsilon, poisson, delta, Adjacency.ADD_REMOVE)
         entry |= {
             "noise_multiplier_if_mistaken_for_poisson": mistaken,
@@ -133,7 +140,12 @@ def _shuffled_entry(plan: Plan, asked: Account) -> dict[str, Any]:
 
 
 def _compared(plan: Plan) -> list[Sampling]:
-    """The samplers to show side by side; with one group cyclic-poisson is Poisson sampling."""
+    """The samplers to show side by side; with one group cyclic-poisson is Poisson sampling.
+
+    Of units that have a part in several records only Poisson sampling knows anything.
+    """
+    if plan.schedule.sharing > 1:
+        return [Sampling.POISSON]
     return [sampling for sampling in Sampling if sampling is not Sampling.CYCLIC_POISSON or plan.schedule.bands > 1]
 
 
@@ -166,7 +178,8 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
     print_facts(
         "Plan",
         {
-            "records": f"{schedule.records:,}, each one {promised.unit}",
+            "records": f"{schedule.records:,}, each one {promised.unit}"
+            + (f", which has a part in up to {schedule.sharing} of them" if schedule.sharing > 1 else ""),
             "lot size": f"{schedule.lot_size:,}{mark('lot_size')}",
             "sampler": f"{schedule.sampling}, {schedule.q:.4%} of the records a lot"
             + (f", each lot from one of {schedule.bands} groups" if schedule.bands > 1 else ""),
@@ -188,7 +201,8 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
             for sampling in _compared(plan)
         ],
         "All are proved bounds; – where none is known. Figures for different neighbours are not comparable."
-        + (" Noise in bands is covered by cyclic-poisson alone." if schedule.bands > 1 else ""),
+        + (" Noise in bands is covered by cyclic-poisson alone." if schedule.bands > 1 else "")
+        + (" A unit with a part in several records is covered by poisson alone." if schedule.sharing > 1 else ""),
     )
     print_guarantee(promised)
 

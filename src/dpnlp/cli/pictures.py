@@ -7,11 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpnlp.accounting import pld, shuffling
-from dpnlp.accounting.accountant import Accountant, epsilon
+from dpnlp.accounting import pld
+from dpnlp.accounting.accountant import Accountant, epsilon_after
 from dpnlp.accounting.planning import Plan
 from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
+from dpnlp.guarantee import Adjacency
 
 _COLORS = {Accountant.PLD: "#1b6ca8", Accountant.RDP: "#d1495b", Accountant.MOMENTS: "#edae49"}
 _POINTS = 32
@@ -40,20 +41,20 @@ def _draw_steps(axes: Axes, plan: Plan) -> None:
     shuffled = schedule.sampling is Sampling.SHUFFLED
     # ε grows like the root of the steps; shuffled lots cost as much at the first step of an epoch as at its last.
     unit, most = (schedule.lots_per_epoch, schedule.epochs) if shuffled else (1, schedule.steps)
-    counts = np.unique(np.round(np.linspace(1, np.sqrt(most), _POINTS) ** 2)) * unit
+    counts = np.append(0, np.unique(np.round(np.linspace(1, np.sqrt(most), _POINTS) ** 2)) * unit)
     style = "steps-pre" if shuffled else "default"
     for accountant in Accountant:
         try:
             costs = [
-                epsilon(replace(schedule, steps=int(n)).event(plan.noise_multiplier), delta, adjacency, accountant)
-                for n in counts
+                epsilon_after(int(n), schedule, plan.noise_multiplier, delta, adjacency, accountant) for n in counts
             ]
         except BadInput:
             continue
-        axes.plot([0, *counts], [0, *costs], color=_COLORS[accountant], label=accountant, drawstyle=style)
+        axes.plot(counts, costs, color=_COLORS[accountant], label=accountant, drawstyle=style)
     if shuffled:
-        costs = [shuffling.as_if_poisson(replace(schedule, steps=int(n)), plan.noise_multiplier, delta) for n in counts]
-        axes.plot([0, *counts], [0, *costs], color="grey", linestyle=":", label="as if Poisson: no guarantee")
+        poisson = replace(schedule, sampling=Sampling.POISSON)
+        costs = [epsilon_after(int(n), poisson, plan.noise_multiplier, delta, Adjacency.ADD_REMOVE) for n in counts]
+        axes.plot(counts, costs, color="grey", linestyle=":", label="as if Poisson: no guarantee")
     axes.axhline(plan.guarantee.epsilon, color="grey", linewidth=0.8)
     axes.annotate(f"ε = {plan.guarantee.epsilon:.4g}", (0, plan.guarantee.epsilon), (6, 4), textcoords="offset points")
     axes.set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", title="Cost over the steps", xlim=(0, None), ylim=(0, None))

@@ -248,7 +248,7 @@ class Training:
         return row
 
     def _spent(self, step: int) -> float | str:
-        spent = self.plan.epsilon_at_most(step) if step else 0.0
+        spent = self.plan.epsilon_at_most(step)
         return spent if math.isfinite(spent) else "inf"
 
     def _diagnose(self, step: int, seen: Mapping[str, float]) -> None:

@@ -97,11 +97,9 @@ class Plan:
         return self.schedule.event(self.noise_multiplier)
 
     def epsilon(self, steps: int) -> float:
-        """The ε of the first `steps` steps."""
-        if steps == 0:
-            return 0.0
-        event = replace(self.schedule, steps=steps).event(self.noise_multiplier)
-        return accountant.epsilon(event, self.delta, self.adjacency, self.accountant)
+        """The ε of the first `steps` steps, and of what was released before them."""
+        how = (self.delta, self.adjacency, self.accountant)
+        return accountant.epsilon_after(steps, self.schedule, self.noise_multiplier, *how)
 
     def epsilon_at_most(self, steps: int) -> float:
         """The ε of the first `steps` steps, or of slightly more: to be shown while a run goes on, at little cost."""
@@ -125,6 +123,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """All of its fields, for a checkpoint to be compared with."""
         entry = asdict(self)
+        entry["schedule"]["aggregations"] = list(self.schedule.aggregations)
         if not self.clips:
             entry["clipping"]["norm"] = "inf"
         if self.target == math.inf:
