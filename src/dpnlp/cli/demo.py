@@ -16,7 +16,7 @@ from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_json, print_table
-from dpnlp.cli.sections import Learning, Privacy
+from dpnlp.cli.sections import Learning, TextPrivacy
 from dpnlp.cli.translation import TrainTranslation, opened
 from dpnlp.cli.translation_settings import Data, Model, Scoring
 from dpnlp.runs.files import write
@@ -67,9 +67,9 @@ class Demo:
         _say(
             f"2. A small model that knows everyday sentences learns from them with privacy, ε = {figure(self.epsilon)}."
         )
-        private = self._trained("private", Privacy(self.epsilon, delta=1e-5, clip_norm=0.1), PRIVATELY)
+        private = self._trained("private", TextPrivacy(self.epsilon, delta=1e-5, clip_norm=0.1), PRIVATELY)
         _say("3. The same model learns from them without privacy.")
-        plain = self._trained("non-private", Privacy(math.inf, sampling=Sampling.SHUFFLED), PLAINLY)
+        plain = self._trained("non-private", TextPrivacy(math.inf, sampling=Sampling.SHUFFLED), PLAINLY)
         _say(f"4. Both are asked for the codes: do they prefer the true one to {CANDIDATES - 1:,} others?")
         rows = [_row(run, _audited(run, secrets)) for run in (private, plain)]
         page = self.folder / "report.html"
@@ -80,7 +80,7 @@ class Demo:
             _print(rows, time.perf_counter() - started)
             print(f"Look at {page}, {private.report} and {plain.report}.")
 
-    def _trained(self, name: str, privacy: Privacy, learning: Learning) -> Run:
+    def _trained(self, name: str, privacy: TextPrivacy, learning: Learning) -> Run:
         data = Data(
             train=(str(self.folder / "notes.jsonl"),),
             test=(str(self.folder / "test.jsonl"),),

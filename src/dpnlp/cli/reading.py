@@ -10,7 +10,7 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.predict import Predict
 from dpnlp.cli.reading_job import ReadingJob, data_of, opened
 from dpnlp.cli.reading_settings import Data, Model, Questions, Scoring, Sentences, Texts
-from dpnlp.cli.sections import changed
+from dpnlp.cli.sections import TextPrivacy, changed
 from dpnlp.cli.start import located
 from dpnlp.cli.train import Train
 from dpnlp.cli.training import Scored, scored_on
@@ -25,6 +25,7 @@ class TrainReading(Train):
 
     data: Data
     model: Model = option(help="model")
+    privacy: TextPrivacy = option(TextPrivacy(), help="privacy")
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def job(self) -> ReadingJob:

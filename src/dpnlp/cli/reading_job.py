@@ -15,6 +15,7 @@ from dpnlp.runs.folder import Run
 
 if TYPE_CHECKING:
     from dpnlp.cli.reading import TrainReading
+    from dpnlp.data.records import Records
     from dpnlp.models.pretrained import PretrainedReader
     from dpnlp.tasks.reading import Reading
 
@@ -49,6 +50,8 @@ def opened(model: str, task: str, computes: str, longest: int | None) -> "Readin
 
 class ReadingJob(Job):
     """A reader and what it learns from."""
+
+    train: "Records[Any]"
 
     def __init__(self, asked: "TrainReading") -> None:
         from dpnlp.tasks.features import features

@@ -1,7 +1,7 @@
 """The sections that the settings of every task share, each with what the library makes of it."""
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -13,6 +13,7 @@ from dpnlp.cli.config import option
 from dpnlp.guarantee import Adjacency, Unit
 
 if TYPE_CHECKING:
+    from dpnlp.accounting.planning import Question
     from dpnlp.data.corpora import Corpus
     from dpnlp.training import Clipping, Optimizer, Plan
 
@@ -98,8 +99,8 @@ def changed(settings: F, given: Any) -> F:
 
 
 @dataclass(frozen=True)
-class Privacy:
-    """What is promised."""
+class Privacy(ABC):
+    """What is promised; a task says of whom."""
 
     epsilon: float = option(8.0, help="The ε to stay within; inf trains without privacy")
     delta: float = option(1e-6, help="The δ of the guarantee, well below one in the number of records")
@@ -109,14 +110,10 @@ class Privacy:
     clip_norm: float = option(1.0, help="C, the most that one record may move the sum over a lot")
     clipping: Literal["flat", "per-layer", "automatic"] = option("flat", help="How gradients are brought within C")
     sampling: Sampling = option(Sampling.POISSON, help="How lots are drawn")
-    unit: Literal["example", "document", "user"] = option(
-        "example", help="Whose presence is hidden; document and user need --data.owner"
-    )
     adjacency: Adjacency | None = option(
         None, help="Which data sets are neighbours; by default the sampler's usual one"
     )
     accountant: Accountant = option(Accountant.PLD, help="How the steps are added up")
-    examples_per_owner: int = option(16, help="The most examples that one owner takes part with")
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
     seed: int | None = option(
         None, help="Makes the run repeatable, for research: whoever knows the seed can take the noise off"
@@ -130,13 +127,37 @@ class Privacy:
         """Whether anything is to be promised."""
         return math.isfinite(self.epsilon) or bool(self.noise_multiplier)
 
+    @property
+    def examples_of_one(self) -> int:
+        """The most examples that one record has."""
+        return 1
+
+    @abstractmethod
+    def question(self, records: int, learning: "Learning") -> "Question":
+        """What is known of a run on so many records."""
+
     def plan(self, records: int, learning: "Learning") -> "Plan":
         """The plan for so many records."""
-        from dpnlp.accounting.planning import Question
         from dpnlp.training import Plan
 
+        question = self.question(records, learning)
+        if not self.is_private:
+            return Plan.without_privacy(question.answer().schedule)
+        plan, noise = Plan.of(question, self._clipping), self.noise_multiplier
+        if noise is not None and (cost := plan.epsilon(plan.schedule.steps)) > self.epsilon:
+            most = plan.within(self.epsilon).schedule.steps
+            raise BadInput(
+                f"epsilon = {self.epsilon:g}: {plan.schedule.steps} steps with noise of {noise:g} cost {cost:.4g}; "
+                f"take at most {most} of them, more noise, or a larger ε."
+            )
+        return plan
+
+    def _asked(self, records: int, learning: "Learning", unit: Unit) -> "Question":
+        """The question as it is for any unit."""
+        from dpnlp.accounting.planning import Question
+
         noise = self.noise_multiplier if self.is_private else 0.0
-        question = Question(
+        return Question(
             records=records,
             delta=self.delta,
             lot_size=learning.lot_size,
@@ -147,24 +168,31 @@ class Privacy:
             sampling=self.sampling,
             adjacency=self.adjacency,
             accountant=self.accountant,
-            unit=Unit(self.unit),
+            unit=unit,
         )
-        if not self.is_private:
-            return Plan.without_privacy(question.answer().schedule)
-        plan = Plan.of(question, self._clipping)
-        if noise is not None and (cost := plan.epsilon(plan.schedule.steps)) > self.epsilon:
-            most = plan.within(self.epsilon).schedule.steps
-            raise BadInput(
-                f"epsilon = {self.epsilon:g}: {plan.schedule.steps} steps with noise of {noise:g} cost {cost:.4g}; "
-                f"take at most {most} of them, more noise, or a larger ε."
-            )
-        return plan
 
     @property
     def _clipping(self) -> "Clipping":
         from dpnlp.training import Clipping, Rule
 
         return Clipping(self.clip_norm, Rule(self.clipping))
+
+
+@dataclass(frozen=True)
+class TextPrivacy(Privacy):
+    """What is promised of texts."""
+
+    unit: Literal["example", "document", "user"] = option(
+        "example", help="Whose presence is hidden; document and user need --data.owner"
+    )
+    examples_per_owner: int = option(16, help="The most examples that one owner takes part with")
+
+    @property
+    def examples_of_one(self) -> int:
+        return self.examples_per_owner
+
+    def question(self, records: int, learning: "Learning") -> "Question":
+        return self._asked(records, learning, Unit(self.unit))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,13 @@ from dpnlp.cli.config import nearest
 from dpnlp.cli.settings import read_settings
 from dpnlp.cli.start import located
 
-TASKS = {"translation": "translation", "classification": "reading", "tagging": "reading", "answering": "reading"}
+TASKS = {
+    "translation": "translation",
+    "classification": "reading",
+    "tagging": "reading",
+    "answering": "reading",
+    "nodes": "nodes",
+}
 """The module of the command line that has the verbs of a task, such as TrainTagging; it is imported when it is used."""
 USUAL = "translation"
 

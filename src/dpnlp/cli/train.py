@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Train(ABC):
-    """What all tasks have in common; `data`, `model` and `scoring` are those of the task."""
+    """What all tasks have in common; `data`, `model`, `privacy` and `scoring` are those of the task."""
 
     VERB: ClassVar[str] = "train"
 
@@ -32,7 +32,7 @@ class Train(ABC):
     )
     data: Any
     model: Any
-    privacy: Privacy = option(Privacy(), help="privacy")
+    privacy: Privacy
     learning: Learning = option(Learning(), help="learning")
     scoring: Scoring
     json: bool = option(False, help="Print one JSON object at the end instead of words", group="output")

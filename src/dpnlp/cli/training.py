@@ -5,9 +5,10 @@ import shlex
 import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dpnlp import events
 from dpnlp.accounting.accountant import delta_warning
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dpnlp.data.cache import Examples
     from dpnlp.data.records import Records
     from dpnlp.metrics.score import Score
-    from dpnlp.training import Charge, Outcome
+    from dpnlp.training import Charge, Outcome, Plan, Secret
     from dpnlp.training.checkpoints import Evaluation
     from dpnlp.training.dataset import Dataset
 
@@ -41,16 +42,31 @@ class Scored(NamedTuple):
     details: Mapping[str, Any] | None = None  # what is behind the scores, where a task can tell
 
 
+class Kept(Protocol):
+    """Private data that lie in files."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All of them."""
+        ...
+
+    @property
+    def place(self) -> Path:
+        """What a ledger lies beside."""
+        ...
+
+
 class Job(ABC):
     """What is trained on what: all that a run has to know of its task."""
 
     start: Start
-    train: "Records[Any]"  # what is learned from
+    train: "Kept"  # what is learned from
     held_out: Mapping[str, Sequence[Any]]  # what is scored on, by split
     dataset: "Dataset"
     owners: "np.ndarray[Any, Any] | None" = None  # of each example, where an owner's examples are one record
     exposures: tuple[Exposure, ...] = ()  # what of the training data is not covered
     starts_knowing: bool = True  # Otherwise there is nothing to score before training.
+    aggregate: "Callable[[Plan, Secret], Dataset] | None" = None  # what is released before the first step, if anything
 
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> Any:
@@ -173,7 +189,7 @@ class Training:
             evaluate_every=max(1, every) if learning.evaluate_every else 0,
             checkpoint_every=learning.checkpoint_every,
             average=learning.average,
-            examples_per_owner=asked.privacy.examples_per_owner,
+            examples_per_owner=asked.privacy.examples_of_one,
         )
         try:
             with interruptible() as interrupted:
@@ -190,6 +206,7 @@ class Training:
                     folder=self.folder.checkpoints,
                     resume=asked.resume,
                     charge=self._charge(),
+                    aggregate=None if (make := self.job.aggregate) is None else partial(make, self.plan),
                     evaluate=self._evaluate if self.job.held_out.get("validation") else None,
                     publish=lambda history: self._publish(before, history),
                     diagnose=self._diagnose if asked.privacy.diagnostics else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, option
 from dpnlp.cli.evaluate import Evaluate
-from dpnlp.cli.sections import Privacy, changed
+from dpnlp.cli.sections import TextPrivacy, changed
 from dpnlp.cli.start import Start, located
 from dpnlp.cli.train import Train
 from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
@@ -43,6 +43,7 @@ class TrainTranslation(Train):
     )
     data: Data = option(Data(), help="texts")
     model: Model = option(help="model")
+    privacy: TextPrivacy = option(TextPrivacy(), help="privacy")
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def job(self) -> "TranslationJob":
@@ -107,7 +108,7 @@ class EvaluateTranslation(Evaluate):
         return len(pairs), Scored(self.scoring.scores(found), found.lines())
 
 
-def started(model: Model, privacy: Privacy, training: "Pairs") -> tuple["Pretrained", Start]:
+def started(model: Model, privacy: TextPrivacy, training: "Pairs") -> tuple["Pretrained", Start]:
     """The model that the settings ask for, with what belongs to it, ready to be trained."""
     from dpnlp.models.freezing import trained
     from dpnlp.models.lora import ADAPTERS, adapt
@@ -140,7 +141,7 @@ def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data
     return Translation(pretrained, data.longest, data.prefix, data.languages), data
 
 
-def _from_scratch(model: Model, privacy: Privacy, training: "Pairs") -> "Pretrained":
+def _from_scratch(model: Model, privacy: TextPrivacy, training: "Pairs") -> "Pretrained":
     """Random weights. The vocabulary must not come from private texts (law 10)."""
     from transformers import AutoTokenizer
 

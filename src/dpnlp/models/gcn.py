@@ -5,8 +5,7 @@ undirected, each once and without loops. An edge with an end outside the graph i
 """
 
 import itertools
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +13,15 @@ from flax import nnx
 
 from dpnlp import checks
 from dpnlp.bookkeeping import Array
-from dpnlp.models.layers import Bias, Dropout, Linear, relu
+from dpnlp.models.layers import Dropout, Linear, relu
 
 
 @dataclass(frozen=True)
 class Config:
     """The shape of a network. `hops` says how often each layer averages over neighbours.
 
-    2 layers of 1 hop are the network of Kipf and Welling; 1 layer of k hops is that of Wu et al. (2019), Âᵏ X W; without
-    hops no message is passed, and the network is a plain one for each node by itself.
+    2 layers of 1 hop are the network of Kipf and Welling, and 1 layer of k hops is that of Wu et al. (2019), Âᵏ X W.
+    Without hops no message is passed, and the network is a plain one for each node by itself.
     """
 
     features: int
@@ -38,12 +37,9 @@ class Config:
         checks.count("classes", self.classes, least=2)
         checks.count("hops", self.hops, least=0)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 class GCN(nnx.Module):
-    """H^(l+1) = σ(Â H^(l) Φ^(l)), with Â = D̂^−½ (A + I) D̂^−½ and D̂ the degrees of A + I (thesis Eqn 3.1)."""
+    """H^(l+1) = σ(Â H^(l) Φ^(l)), with Â = D̂^−½ (A + I) D̂^−½ and D̂ the degrees of A + I (Eqn 2); there is no bias."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.config = config
@@ -51,23 +47,21 @@ class GCN(nnx.Module):
         self.linear = nnx.List(
             Linear(inputs, outputs, bias=False, rngs=rngs) for inputs, outputs in itertools.pairwise(widths)
         )
-        self.bias = nnx.List(Bias(outputs) for outputs in widths[1:])
         self.dropout = Dropout(config.dropout)
 
     def __call__(self, batch: dict[str, Array]) -> Array:  # {features, edges} -> [batch, nodes, classes]
         states, edges = batch["features"], batch["edges"]
-        for number, (linear, bias) in enumerate(zip(self.linear, self.bias, strict=True)):
+        for number, linear in enumerate(self.linear):
             states = linear(self.dropout(relu(states) if number else states))
             for _ in range(self.config.hops):
                 states = averaged(states, edges)
-            states = bias(states)
         return states
 
 
 @jax.vmap
 def averaged(states: Array, edges: Array) -> Array:  # [nodes, width], [edges, 2] -> [nodes, width]
     """Â H, each graph by itself, at a cost that grows with the edges."""
-    nodes, width = states.shape
+    nodes = len(states)
     first, second = edges.T
     real = (first < nodes) & (second < nodes)
     first, second = (jnp.where(real, end, nodes) for end in (first, second))  # where nothing is written to

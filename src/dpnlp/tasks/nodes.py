@@ -1,7 +1,7 @@
 """Classification of the nodes of a graph: what a record is, and what changes when one node changes.
 
-A record is a small graph of its own. Its gradient depends on it alone and is clipped to C, whatever its size. Three ways
-to make records of a graph stand for three promises:
+A record is a small graph of its own. Its gradient depends on it alone and is clipped to C, whatever its size. Three
+ways to make records of a graph stand for three promises:
 
 `whole`            One record. To take it away moves the sum by at most C: the graph is what is protected.
 `subgraphs`        Each node draws one of s groups by itself; edges between groups are cut. A node that is added, taken
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -64,7 +65,7 @@ class GraphRecords:
 
 
 def whole(graph: Graph) -> GraphRecords:
-    """The graph as one record."""
+    """The graph as one record, its nodes in their order."""
     return subgraphs(graph, 1)
 
 
@@ -127,9 +128,16 @@ class Nodes:
 
     def predict(self, graph: Graph) -> list[str]:
         """The class of each node that the model finds most likely, with all edges of this graph."""
+        return [self.classes[int(best)] for best in np.argmax(self._logits(graph), axis=-1)]
+
+    def probabilities(self, graph: Graph) -> NDArray[np.float32]:
+        """How likely the model finds each class for each node by itself, whatever its edges: [nodes, classes]."""
+        return np.asarray(jax.nn.softmax(self._logits(replace(graph, edges=graph.edges[:0])), axis=-1))
+
+    def _logits(self, graph: Graph) -> Array:  # [nodes, classes]
         batch = whole(graph).batch(np.zeros(1, np.int64), len(graph))
-        found = np.argmax(np.asarray(logits_of(self.model, batch))[0], axis=-1)
-        return [self.classes[int(best)] for best in found]
+        logits: Array = logits_of(self.model, batch)[0]
+        return logits
 
     def score(self, graph: Graph, nodes: Integers) -> "ClassifiedNodes":
         """The model's classes for these nodes beside the true ones."""

@@ -105,7 +105,9 @@ class Reading(ABC, Generic[R]):
 
 def logits_of(model: nnx.Module, batch: Any) -> jax.Array:
     """What a model answers to a batch."""
-    return _logits(*nnx.split(model), batch)
+    structure, weights = nnx.split(model)
+    logits: jax.Array = _logits(structure, weights, batch)
+    return logits
 
 
 @partial(jax.jit, static_argnums=0)

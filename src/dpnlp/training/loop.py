@@ -64,9 +64,9 @@ class Options:
 
     def layout(self, data: Dataset) -> Layout:
         """The physical shapes for these data."""
-        longest = max(1, int(data.lengths.max()))
+        longest, devices = max(1, int(data.lengths.max())), self.placement.devices
         lengths = self.lengths or tuple(sorted({min(longest, 16 * 2**power) for power in range(longest.bit_length())}))
-        return Layout(self.physical_batch, lengths, self.placement.devices)
+        return Layout(min(self.physical_batch, -(-len(data) // devices) * devices), lengths, devices)
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ def train(
     folder: Path | None = None,
     resume: bool = False,
     charge: Charge | None = None,
+    aggregate: Callable[[Secret], Dataset] | None = None,
     evaluate: Evaluate | None = None,
     publish: Publish = lambda history: None,
     stop: Stop = lambda history: False,
@@ -118,8 +119,10 @@ def train(
     checkpoints go, and `resume` goes on from the last one, also after a crash. `evaluate` sees a model only when its
     step is on the disk and cannot be made again in another way; `publish` gets all evaluations so far, some of them
     again after a crash, and `stop` may end the run early, in the light of them. `diagnose` is unsafe: it gets what each
-    lot showed of the data, and the guarantee says so. Once `interrupted` says so, the run is kept after the step it is
-    in, to be resumed, and ends with a KeyboardInterrupt.
+    lot showed of the data, and the guarantee says so. `aggregate` releases what the plan counts as made before the
+    first step, once that is paid for: the data that are learned from, with noise of the run's own secret. Then `data`
+    are the same without noise, and nothing is learned from them. Once `interrupted` says so, the run is kept after the
+    step it is in, to be resumed, and ends with a KeyboardInterrupt.
     """
     parts, placement = apart(model, trains), options.placement
     step = Step(loss, parts.frame, placement.state(parts.rest), plan, optimizer, placement, options.average)
@@ -136,6 +139,7 @@ def train(
     lots = Lots(plan.schedule, record.secret)
     people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
     _refuse_other_data(plan, data, people)
+    _refuse_other_releases(plan, aggregate)
     _refuse_mixing(loss, parts, data, options.layout(data))
 
     # The run has its id before it is charged, and is charged before it releases anything: no crash hides its cost, and
@@ -150,6 +154,8 @@ def train(
                 checkpoints.remove()
             raise
 
+    if aggregate:
+        data = aggregate(record.secret)
     last = plan.schedule.steps
 
     def trained() -> nnx.Module:
@@ -235,6 +241,16 @@ def _refuse_other_data(plan: Plan, data: Dataset, owners: Owners | None) -> None
     if plan.schedule.records != found:
         what = "examples" if owners is None else "owners"
         raise BadInput(f"records = {plan.schedule.records}: the data has {found} {what}; plan for as many.")
+
+
+def _refuse_other_releases(plan: Plan, aggregate: Callable[[Secret], Dataset] | None) -> None:
+    planned = len(plan.schedule.aggregations)
+    if bool(planned) is not bool(aggregate):
+        found = "makes some" if aggregate else "makes none"
+        raise BadInput(
+            f"aggregations = {planned}: that many releases before the first step are paid for, and this run {found}; "
+            "plan for what is made."
+        )
 
 
 def _refuse_mixing(loss: Loss, parts: Parts, data: Dataset, layout: Layout) -> None:

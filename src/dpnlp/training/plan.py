@@ -85,6 +85,10 @@ class Plan:
         """σC, the standard deviation of the noise on every coordinate of the sum over a lot."""
         return self.noise_multiplier * self.clipping.norm if self.noise_multiplier else 0.0
 
+    def aggregation_stddev(self, number: int, sensitivity: float) -> float:
+        """The standard deviation of the noise on a release before the first step that one unit moves by so much."""
+        return self.noise_multiplier * self.schedule.aggregations[number] * sensitivity
+
     @property
     def noise(self) -> Independent | Banded:
         """How the noise of one step depends on that of others."""

@@ -14,6 +14,7 @@ from dpnlp.models.pretrained.encoder_families import ENCODERS
 from dpnlp.models.pretrained.encoders import Encoder, load_encoder, save_encoder
 from dpnlp.models.pretrained.families import FAMILIES
 from dpnlp.models.pretrained.folders import Pretrained, load, save
+from dpnlp.models.pretrained.networks import Network, load_network, save_network
 from dpnlp.models.pretrained.readers import PretrainedReader, load_reader, save_reader, word_reader
 from dpnlp.models.pretrained.scratch import from_scratch
 
@@ -21,6 +22,7 @@ __all__ = [
     "ENCODERS",
     "FAMILIES",
     "Encoder",
+    "Network",
     "Pretrained",
     "PretrainedAutoencoder",
     "PretrainedReader",
@@ -30,11 +32,13 @@ __all__ = [
     "load_adapters",
     "load_autoencoder",
     "load_encoder",
+    "load_network",
     "load_reader",
     "save",
     "save_adapters",
     "save_autoencoder",
     "save_encoder",
+    "save_network",
     "save_reader",
     "word_reader",
 ]

@@ -1,0 +1,202 @@
+"""`dpnlp train --task nodes`: a network learns to tell the class of a node in a graph of texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import from_dict, option
+from dpnlp.cli.evaluate import Evaluate
+from dpnlp.cli.nodes_settings import Data, Learning, Model, Privacy
+from dpnlp.cli.sections import Scoring, changed
+from dpnlp.cli.start import Start, located
+from dpnlp.cli.train import Train
+from dpnlp.cli.training import Job, Scored
+from dpnlp.guarantee import Exposure
+from dpnlp.runs.folder import Run
+
+if TYPE_CHECKING:
+    from dpnlp.data.graphs import Graph
+    from dpnlp.models.pretrained import Network
+    from dpnlp.tasks.nodes import GraphRecords
+    from dpnlp.training import Plan, Secret
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainNodes(Train):
+    """Train a graph convolutional network to tell the class of a node. It is private unless --privacy.epsilon is inf,
+    for a node with all its edges, for a subgraph, or for the whole graph. Nodes that are kept for the test are a graph
+    of their own: no edge leads from them to a private node. What it leaves is in runs/NAME: the network, the guarantee,
+    scores, predictions for the nodes that were kept apart and report.html."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp train --task nodes --name posts --data.texts posts.jsonl --data.edges replies.tsv --privacy.epsilon 3",
+        "dpnlp train configs/graphs/cora.yaml --name cora-1 --privacy.epsilon 1",
+    )
+
+    task: str = option("nodes", help="What is learned", group="the run")
+    data: Data = option(Data(), help="texts")
+    model: Model = option(Model(), help="model")
+    privacy: Privacy = option(Privacy(), help="privacy")
+    learning: Learning = option(Learning(), help="learning")
+    scoring: Scoring = option(Scoring(), help="scoring")
+
+    def job(self) -> "NodesJob":
+        return NodesJob(self)
+
+
+class NodesJob(Job):
+    """A network and the graph that it learns from."""
+
+    def __init__(self, asked: TrainNodes) -> None:
+        from flax import nnx
+
+        from dpnlp.models.gcn import GCN, Config
+        from dpnlp.models.pretrained import Network
+
+        self.asked, private = asked, asked.privacy.is_private
+        if asked.data.joined and private:
+            raise BadInput(
+                "data.joined: the answers for other nodes would hold what private nodes say, without any noise; leave "
+                "it out, or train with --privacy.epsilon inf."
+            )
+        corpus = asked.data.corpus_of_nodes()
+        self.train, self.graph = corpus, corpus.graph
+        splits = {"validation": corpus.validation, "test": corpus.test}
+        self.held_out = {name: nodes.tolist() for name, nodes in splits.items() if len(nodes)}
+        base, earlier = self._base()
+        plain = Network(GCN(Config(1, 2), rngs=nnx.Rngs(0)), self.graph.classes, asked.privacy.aggregations, base)
+        self.private_graph = self._learned_from(corpus.train)
+        records = self._records(_seen(plain, self.private_graph))
+        shape = asked.model
+        config = Config(
+            records.graph.features.shape[1],
+            len(self.graph.classes),
+            hidden=shape.hidden,
+            layers=shape.layers,
+            hops=shape.hops,
+            dropout=shape.dropout,
+        )
+        self.network = replace(plain, model=GCN(config, rngs=nnx.Rngs(asked.privacy.seed or 0)))
+        self.start, self.dataset = Start(self.network.model, nnx.Param, earlier), records
+        self.starts_knowing = False
+        if asked.privacy.aggregations:
+            self.aggregate = self._aggregated
+        bounded = [Exposure.HUBS] if asked.privacy.bounded else []
+        occurring = [] if corpus.public_classes else [Exposure.CLASSES]
+        self.exposures = (*occurring, *bounded) if private else ()
+
+    def _base(self) -> tuple["Network | None", tuple[Run, ...]]:
+        """The network whose answers are added up over neighbours, and the run that made it."""
+        from dpnlp.models.pretrained import load_network
+
+        if self.asked.model.start is None:
+            return None, ()
+        if not self.asked.privacy.aggregations:
+            raise BadInput(
+                f"model.start = {self.asked.model.start}: only what it answers is used, in --privacy.aggregations; "
+                "give these, or leave it out."
+            )
+        folder, run = located(self.asked.model.start)
+        return load_network(folder), () if run is None else (run,)
+
+    def _learned_from(self, nodes: "np.ndarray[Any, Any]") -> "Graph":
+        """The nodes to learn from and the edges between them, or all nodes where messages may pass between them."""
+        from dpnlp.data.graphs import UNKNOWN
+        from dpnlp.data.records import place_of
+
+        share = self.asked.data.share
+        if not 0 < share <= 1:
+            raise BadInput(f"data.share = {share}: it must lie above 0, and be at most 1.")
+        chosen = [node for node in nodes.tolist() if place_of(f"share {self.graph.names[node]}") < share]
+        if not self.asked.data.joined:
+            return self.graph.induced(chosen)
+        labels = np.full_like(self.graph.labels, UNKNOWN)
+        labels[chosen] = self.graph.labels[chosen]
+        return replace(self.graph, labels=labels)
+
+    def _records(self, graph: "Graph") -> "GraphRecords":
+        from dpnlp.tasks.nodes import neighbourhoods, subgraphs, whole
+
+        privacy = self.asked.privacy
+        if privacy.unit == "graph":
+            return whole(graph)
+        return subgraphs(graph, privacy.splits) if privacy.splits else neighbourhoods(graph, privacy.neighbours)
+
+    def _aggregated(self, plan: "Plan", secret: "Secret") -> "GraphRecords":
+        """The same records, of noisy sums over neighbours."""
+        from dpnlp.tasks.aggregation import sensitivity
+        from dpnlp.training.noise import normal
+
+        moved = sensitivity(self.asked.privacy.edges)
+
+        def noise(hop: int, shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
+            drawn = np.asarray(normal(secret.key("aggregation", hop), shape))
+            return plan.aggregation_stddev(hop, moved) * drawn
+
+        return self._records(_seen(self.network, self.private_graph, noise))
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        from dpnlp.tasks.nodes import node_loss
+
+        return node_loss(model, batch)
+
+    def scored(self, model: Any, records: Sequence[Any]) -> Scored:
+        return scored(replace(self.network, model=model), self.graph, records, self.asked.data.joined)
+
+    def brief(self, model: Any, records: Sequence[Any]) -> dict[str, float]:
+        return {name: score.value for name, score in self.scored(model, records).scores.items()}
+
+    def save(self, model: Any, folder: Path) -> None:
+        from dpnlp.models.pretrained import save_network
+
+        save_network(replace(self.network, model=model), folder)
+
+
+def scored(network: "Network", graph: "Graph", nodes: Sequence[int], joined: bool) -> Scored:
+    """A network's classes for these nodes, in the graph of all nodes or in one of their own."""
+    from dpnlp.tasks.nodes import Nodes
+
+    chosen = np.asarray(nodes, np.int64)
+    within, places = (graph, chosen) if joined else (graph.induced(chosen), np.arange(len(chosen)))
+    found = Nodes(network.model, network.classes).score(_seen(network, within), places)
+    return Scored(found.scores(), found.lines(), found.details())
+
+
+def _seen(network: "Network", graph: "Graph", noise: Any = None) -> "Graph":
+    """The graph as a network reads it: rows of length 1, or sums of them over neighbours."""
+    from dpnlp.tasks.aggregation import aggregated, scaled
+    from dpnlp.tasks.nodes import Nodes
+
+    if network.base is not None:
+        base = Nodes(network.base.model, network.base.classes)
+        graph = replace(graph, features=base.probabilities(replace(graph, features=scaled(graph.features))))
+    if network.aggregations:
+        return aggregated(graph, network.aggregations, noise)
+    return replace(graph, features=scaled(graph.features))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateNodes(Evaluate):
+    """Score a network that tells the classes of nodes, on the nodes that its run kept for the test, or on those of
+    another graph."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp evaluate runs/posts", "dpnlp evaluate runs/posts --json")
+
+    task: str = option("nodes", help="What it has learned")
+    data: Data = option(Data(), help="texts")
+    scoring: Scoring = option(Scoring(), help="scoring")
+
+    def scored(self) -> tuple[int, Scored]:
+        from dpnlp.models.pretrained import load_network
+
+        folder, run = located(self.model)
+        data = changed(from_dict(Data, run.config["data"]) if run else self.data, self.data)
+        corpus = data.corpus_of_nodes()
+        nodes = corpus.test if len(corpus.test) else corpus.validation
+        if not len(nodes):
+            raise BadInput("data: no node is kept for the test; give --data.held-out, or --data.split.")
+        return len(nodes), scored(load_network(folder), corpus.graph, nodes.tolist(), data.joined)

@@ -1,0 +1,173 @@
+"""The settings that are those of graphs: which nodes, what is promised of whom, and which network learns."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dpnlp.checks import BadInput
+from dpnlp.cli import sections
+from dpnlp.cli.config import option
+from dpnlp.guarantee import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from dpnlp.accounting.planning import Question
+    from dpnlp.data.graph_texts import Encode
+    from dpnlp.data.graphs import GraphCorpus
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which nodes, and what is known of them."""
+
+    texts: str | None = option(
+        None, help="A table of texts, one a node, with an id and a label: a .jsonl, .csv, .tsv or .parquet file"
+    )
+    edges: str | None = option(None, help="A list of edges: two ids a line, with a tab, a comma or spaces between them")
+    corpus: str | None = option(None, help="Instead of both, a graph by name: cora, citeseer, pubmed, reddit or pokec")
+    folder: Path | None = option(None, help="Where the files of the graph lie")
+    id: str = option("id", help="The column of the id")
+    text: str = option("text", help="The column of the text")
+    label: str = option("label", help="The column of the label")
+    split: str | None = option(
+        None, help="The column that says train, validation or test; else nodes are kept apart by their ids"
+    )
+    held_out: float = option(
+        0.1, help="The share of the nodes of a table that is kept for the test, without --data.split"
+    )
+    validation: float = option(
+        0.0, help="The share that is kept for validation, of a table; of a citation network, the number of nodes"
+    )
+    labels: tuple[str, ...] = option(
+        (),
+        help="The classes to learn; by default those of the graph by name, or those that occur in the training nodes, "
+        "which the statement then names as not covered",
+    )
+    words: int = option(4096, help="The features of a text are its words, as so many columns of a checksum")
+    encoder: str | None = option(
+        None, help="Instead of words, vectors by a sentence encoder: a folder or id of Hugging Face with a BERT"
+    )
+    share: float = option(1.0, help="The share of the training nodes that is learned from, by their names")
+    joined: bool = option(
+        False,
+        help="Let messages pass between the nodes that are learned from and those that are kept apart; only without "
+        "privacy, as answers would hold what private nodes say",
+    )
+
+    def corpus_of_nodes(self) -> "GraphCorpus":
+        """The graph, and what its nodes are for."""
+        from dpnlp.data.corpora.graphs import graph_corpus
+        from dpnlp.data.graph_texts import Columns, graph_of_texts
+
+        if (self.corpus is None) == (self.texts is None):
+            given = "both are given" if self.corpus else "neither is given"
+            raise BadInput(f"data.texts and data.corpus: {given}; give one of the two.")
+        if self.corpus is not None:
+            kept = int(self.validation) if self.validation else None
+            return graph_corpus(self.corpus, self.folder, validation=kept, encode=self._encoder)
+        if self.edges is None:
+            raise BadInput("data.edges is not given: name the file with the edges between the texts.")
+        return graph_of_texts(
+            self.texts or "",
+            self.edges,
+            Columns(self.id, self.text, self.label, self.split),
+            classes=self.labels,
+            encode=self.encode,
+            validation=self.validation,
+            test=self.held_out,
+        )
+
+    @property
+    def encode(self) -> "Encode":
+        """What makes features of texts."""
+        from dpnlp.data.graph_texts import HashedWords
+
+        return self._encoder or HashedWords(self.words)
+
+    @property
+    def _encoder(self) -> "Encode | None":
+        if self.encoder is None:
+            return None
+        from dpnlp.models.sentence_vectors import SentenceEncoder
+
+        return SentenceEncoder.load(self.encoder)
+
+
+@dataclass(frozen=True)
+class Privacy(sections.Privacy):
+    """What is promised of nodes."""
+
+    unit: Literal["node", "subgraph", "graph"] = option(
+        "node", help="Whose presence is hidden: a node with all its edges, a subgraph, or the whole graph"
+    )
+    splits: int = option(
+        0, help="Cut the graph into so many disjoint subgraphs, each of which is one record; 0 cuts nothing"
+    )
+    neighbours: int = option(
+        0, help="A node learns beside so many of its neighbours; without them, and without splits, by itself"
+    )
+    aggregations: int = option(
+        0, help="Noisy sums over neighbours, over the neighbours of these and so on, made before the first step (GAP)"
+    )
+    edges: int = option(10, help="With neighbours or aggregations, the most edges of a node that the promise covers")
+
+    def __post_init__(self) -> None:
+        ways = {"splits": self.splits, "neighbours": self.neighbours, "aggregations": self.aggregations}
+        used = [name for name, value in ways.items() if value]
+        if len(used) > 1:
+            raise BadInput(f"privacy.{used[0]} and privacy.{used[1]} are both given; give one of the two.")
+        if self.unit != "node" and used and used != ["splits"]:
+            raise BadInput(f"privacy.{used[0]}: it promises for a node; leave out --privacy.unit {self.unit}.")
+        if self.unit == "graph" and self.splits:
+            raise BadInput(f"privacy.splits = {self.splits}: --privacy.unit graph is one record; leave it out.")
+        if self.unit == "subgraph" and self.splits < 2:
+            raise BadInput(f"privacy.splits = {self.splits}: --privacy.unit subgraph needs at least 2; give more.")
+        if self.splits and self.unit == "node" and self.adjacency not in (None, Adjacency.REPLACE):
+            raise BadInput(
+                f"privacy.adjacency = {self.adjacency}: a node that comes or goes leaves another subgraph behind, "
+                "which is bounded under replace; leave it out."
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a node with more than so many edges is not covered."""
+        return bool(self.neighbours or self.aggregations)
+
+    def question(self, records: int, learning: "sections.Learning") -> "Question":
+        all_at_once = replace(learning, lot_size=learning.lot_size or records)
+        asked = self._asked(records, all_at_once, Unit(self.unit))
+        if self.splits and self.unit == "node":
+            return replace(asked, adjacency=Adjacency.REPLACE)
+        if self.neighbours:
+            return replace(asked, sharing=1 + self.edges)
+        if self.aggregations:
+            # As much of the budget as the steps: these cost about q²T/z², and k sums with noise rz cost k/(rz)².
+            q = all_at_once.lot_size / records
+            steps = learning.steps or math.ceil(learning.epochs / q)
+            return replace(asked, aggregations=(math.sqrt(self.aggregations / steps) / q,) * self.aggregations)
+        return asked
+
+
+@dataclass(frozen=True)
+class Learning(sections.Learning):
+    """How it is learned."""
+
+    lot_size: int = option(0, help="Records in a lot; for Poisson sampling, expected. 0 takes all of them in each step")
+    epochs: float = option(100.0, help="Passes over the data, of ⌈records/lot size⌉ steps each")
+    rate: float = option(1e-2, help="The learning rate")
+    physical_batch: int = option(256, help="Records on the device at once; changes nothing but speed and memory")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    layers: int = option(2, help="How many layers it has; one is a linear model")
+    hidden: int = option(32, help="The width of the layers between")
+    hops: int = option(
+        1, help="How often each layer averages over neighbours; 0 passes no messages, which is a plain network"
+    )
+    dropout: float = option(0.5, help="The share of the numbers that each layer drops in training")
+    start: str | None = option(
+        None, help="With aggregations: a run for nodes, whose answers are added up over neighbours instead of features"
+    )

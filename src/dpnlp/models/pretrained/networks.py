@@ -1,0 +1,61 @@
+"""Networks for graphs in a folder: transformers has none, so model_type in config.json is dpnlp-gcn.
+
+A network that reads sums over what another one says of each node has that one in its folder, as `base`.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Optional
+
+from flax import nnx
+
+from dpnlp.checks import BadInput
+from dpnlp.models.gcn import GCN, Config
+from dpnlp.models.pretrained.opening import fill, kind_of, refuse_other_weights, variables
+from dpnlp.models.pretrained.weights import Checkpoint, Tensor, new_folder, readable, weight_files, write
+
+KIND = "dpnlp-gcn"
+"""What config.json calls `model_type`."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, its classes, how many noisy sums over neighbours it reads, and what they are sums of."""
+
+    model: GCN
+    classes: tuple[str, ...]
+    aggregations: int = 0
+    base: Optional["Network"] = None
+
+
+def save_network(network: Network, folder: str | Path) -> None:
+    """Writes a folder that `load_network` reads, all of it or nothing."""
+    config = {
+        "model_type": KIND,
+        "network": asdict(network.model.config),
+        "classes": list(network.classes),
+        "aggregations": network.aggregations,
+    }
+    with new_folder(folder) as whole:
+        (whole / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write({name: (value[...], False) for name, value in variables(network.model).items()}, whole, 5 * 10**9)
+        if network.base is not None:
+            save_network(network.base, whole / "base")
+
+
+def load_network(folder: str | Path) -> Network:
+    """The network in a folder."""
+    folder = Path(folder)
+    path, kind = folder / "config.json", kind_of(folder)
+    if kind != KIND:
+        raise BadInput(f"{path}: model_type = {kind!r}, which must be {KIND}; give the folder of a network for graphs.")
+    with readable(path):
+        said = json.loads(path.read_text(encoding="utf-8"))
+        config, classes, aggregations = Config(**said["network"]), tuple(said["classes"]), int(said["aggregations"])
+    model: GCN = nnx.eval_shape(lambda: GCN(config, rngs=nnx.Rngs(0)))
+    checkpoint = Checkpoint(weight_files(folder, folder, "AutoModel"))
+    names = {name: Tensor(name) for name in variables(model)}
+    refuse_other_weights(folder, checkpoint, names, model)
+    fill(model, names, checkpoint, "float32")
+    return Network(model, classes, aggregations, load_network(folder / "base") if (folder / "base").is_dir() else None)
