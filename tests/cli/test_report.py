@@ -140,3 +140,13 @@ def test_what_is_wrong_is_one_sentence(dpnlp, tmp_path, words, sentence):
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_hard_cases_are_a_column_of_the_table_also_of_one_run(dpnlp, tmp_path):
+    of, other = fake(tmp_path / "open", epsilon=math.inf), fake(tmp_path / "private")
+    lines = other.predictions("test")
+    other.write_predictions("test", [{**line, "hypothesis": line["reference"]} for line in lines[:1]] + lines[1:])
+    code, out, _ = dpnlp("report", other.path, "--hard-cases", of.path, "--format", "csv")
+    row = next(csv.DictReader(io.StringIO(out)))
+    assert (code, float(row["hard_cases"])) == (0, 0.5)
+    assert "the 2 mistakes of open on test" in dpnlp("report", other.path, "--hard-cases", of.path)[1]
