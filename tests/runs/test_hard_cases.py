@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpnlp.checks import BadInput
@@ -19,9 +19,9 @@ CLASSES = ("theory", "rules", "cases")
 ANSWERS = st.lists(st.tuples(*[st.sampled_from(CLASSES)] * 4), min_size=1, max_size=12)
 
 
-def answered(path, references, hypotheses, split="test", **settings):
+def answered(path, references, hypotheses, split="test", **about):
     """A run with these answers for nodes a, b, and so on."""
-    run = fake(path, **settings)
+    run = fake(path, **about)
     pairs = enumerate(zip(references, hypotheses, strict=True))
     run.write_predictions(
         split, [{"source": f"node {n}", "reference": right, "hypothesis": said} for n, (right, said) in pairs]
@@ -34,6 +34,7 @@ def wrong(references, hypotheses):
     return {n for n, right in enumerate(references) if hypotheses[n] != right}
 
 
+@settings(max_examples=15, deadline=None)
 @given(ANSWERS)
 def test_the_share_is_that_of_the_sets_of_mistakes(answers):
     right, base, first, second = zip(*answers, strict=True)

@@ -190,9 +190,17 @@ def account_command(run: Run) -> str:
     if not schedule or not plan.get("noise_multiplier"):
         return ""
     flags = {"examples": schedule["records"], **{name: schedule[name] for name in ("lot_size", "steps", "sampling")}}
-    flags |= {name: schedule[name] for name in ("largest_lot", "bands") if schedule.get(name) not in (None, 1)}
+    flags |= {
+        name: schedule[name]
+        for name in ("largest_lot", "bands", "sharing", "aggregations")
+        if schedule.get(name) not in (None, 1, [])
+    }
     flags |= {name: plan[name] for name in ("noise_multiplier", "delta", "unit", "adjacency", "accountant")}
-    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = [
+        word
+        for name, value in flags.items()
+        for word in (f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value]))
+    ]
     return shlex.join(["dpnlp", "account", *words])
 
 
