@@ -64,7 +64,8 @@ class Data:
             raise BadInput(f"data.texts and data.corpus: {given}; give one of the two.")
         if self.corpus is not None:
             kept = int(self.validation) if self.validation else None
-            return graph_corpus(self.corpus, self.folder, validation=kept, encode=self._encoder)
+            plain = self.encoder is None and self.words == type(self).words
+            return graph_corpus(self.corpus, self.folder, validation=kept, encode=None if plain else self.encode)
         if self.edges is None:
             raise BadInput("data.edges is not given: name the file with the edges between the texts.")
         return graph_of_texts(
@@ -82,12 +83,8 @@ class Data:
         """What makes features of texts."""
         from dpnlp.data.graph_texts import HashedWords
 
-        return self._encoder or HashedWords(self.words)
-
-    @property
-    def _encoder(self) -> "Encode | None":
         if self.encoder is None:
-            return None
+            return HashedWords(self.words)
         from dpnlp.models.sentence_vectors import SentenceEncoder
 
         return SentenceEncoder.load(self.encoder)
