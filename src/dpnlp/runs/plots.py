@@ -37,7 +37,9 @@ def scores_by_epsilon(table: Table) -> Figure | None:
 def panels_by_epsilon(panels: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> Figure:
     """The same picture for each of several titles, side by side: lines of one name look alike in all of them."""
     several = len(panels) > 1
-    figure = Figure(figsize=(2.7 * len(panels) if several else 4.5, 3.4), layout="constrained", dpi=200)
+    figure = Figure(
+        figsize=(2.7 * len(panels) if several else 4.5, 3.6 if several else 3.4), layout="constrained", dpi=200
+    )
     ticks = sorted({row.epsilon for lines in panels.values() for line in lines.values() for row in line})
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     each = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
@@ -54,11 +56,12 @@ def panels_by_epsilon(panels: Mapping[str, Mapping[str, Sequence[Row]]], score: 
                 **_look(names.index(name)),
             )
         axes.set_xticks(range(len(ticks)), [cost(tick) for tick in ticks])
-        axes.set(ylim=(0, None), title=_text(title))
+        axes.set_title(_text(title), fontsize=10)
         axes.margins(x=0.08)
         _plain(axes)
-    each[0].set_ylabel(label(score))
-    figure.supxlabel("ε (less is more private; ∞ is no privacy)", fontsize=10, color=_INK)
+    each[0].set(ylabel=label(score), ylim=(0, None))  # Once all lines are there, for the panels share it.
+    no_privacy = "; ∞ is no privacy" if math.inf in ticks else ""
+    each[len(each) // 2].set_xlabel(f"ε (less is more private{no_privacy})")
     _legend(figure)
     return figure
 
