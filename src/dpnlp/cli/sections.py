@@ -144,7 +144,7 @@ class Privacy(ABC):
 
         question = self.question(records, learning)
         if not self.is_private:
-            return Plan.without_privacy(question.answer().schedule)
+            return Plan.without_privacy(question.answer().schedule, question.unit)
         plan, noise = Plan.of(question, self._clipping), self.noise_multiplier
         if noise is not None and (cost := plan.epsilon(plan.schedule.steps)) > self.epsilon:
             most = plan.within(self.epsilon).schedule.steps
