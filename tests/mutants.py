@@ -2341,7 +2341,8 @@ DEFECTS = (
         "aggregate: released before the charge",
         "training/loop.py",
         "    if charge and jax.process_index() == 0:\n",
-        "    if aggregate:\n        made = aggregate(record.secret)\n        aggregate = lambda secret: made\n    if charge and jax.process_index() == 0:\n",
+        "    if aggregate:\n        made = aggregate(record.secret)\n        aggregate = lambda secret: made\n"
+        "    if charge and jax.process_index() == 0:\n",
         AGGREGATE,
     ),
     Defect(
