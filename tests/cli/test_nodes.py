@@ -442,7 +442,10 @@ REFUSALS = {
         "nowhere: there is no config.json in",
     ),
     "no graph": ("--data.texts none --data.corpus cora", "data.texts and data.corpus: both are given; give one"),
-    "no texts": ("--data.corpus none", "--data.corpus = none: it must be one of pokec"),
+    "no texts": (
+        "--data.corpus none",
+        "--data.corpus = none: it must be one of pokec, cora, reddit, pubmed, citeseer.",
+    ),
     "no file of edges": ("--data.edges nowhere.tsv", "nowhere.tsv"),
     "an edge to nowhere": ("--data.edges new.tsv", "new.tsv, line 1: there is no text with the id user-1-"),
     "texts without labels": ("--data.texts new.jsonl --data.edges new.tsv", "the label (label) is missing; there are"),
@@ -490,7 +493,7 @@ USES = {
         "features = 9 a node: the network reads 16; make them as for what it learned.",
     ),
     "another task": ("evaluate {run} --task tagging", "has learned nodes; leave --task out."),
-    "a graph by name": ("evaluate {run} --data.corpus cora", "it must be a folder with the files of Cora"),
+    "a graph by name": ("evaluate {run} --data.corpus cora", "data.words = 16: the features of cora are given; leave"),
     "nothing kept apart": (
         "evaluate {run} --data.held-out 0",
         "data: no node is kept for the test; give",

@@ -12,7 +12,7 @@ from dpnlp import events
 from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling
 from dpnlp.cli.main import main
-from dpnlp.guarantee import Guarantee, NoiseSource
+from dpnlp.guarantee import Guarantee, NoiseSource, Unit
 from dpnlp.runs.folder import Run
 
 from ..runs.fakes import fake
@@ -83,13 +83,21 @@ def test_json_has_everything_and_nothing_else_is_printed(dpnlp, tmp_path):
     assert [row["epsilon"] for row in shown["table"]] == ["inf", 4.0]
 
 
-@pytest.mark.parametrize("sampling", [Sampling.POISSON, Sampling.SHUFFLED, Sampling.CYCLIC_POISSON])
-def test_the_command_on_the_page_computes_the_same_epsilon(dpnlp, tmp_path, sampling):
+@pytest.mark.parametrize(
+    ("sampling", "also"),
+    [
+        (Sampling.POISSON, {}),
+        (Sampling.SHUFFLED, {}),
+        (Sampling.CYCLIC_POISSON, {"bands": 4}),
+        (Sampling.POISSON, {"sharing": 3, "unit": Unit.NODE}),
+        (Sampling.POISSON, {"aggregations": (0.25, 0.5), "unit": Unit.NODE}),
+    ],
+)
+def test_the_command_on_the_page_computes_the_same_epsilon(dpnlp, tmp_path, sampling, also):
     """With the plan that training records, through the command line."""
     from dpnlp.training import Clipping, Plan
 
-    bands = 4 if sampling is Sampling.CYCLIC_POISSON else 1
-    question = Question(4000, 1e-5, 100, 80, None, 1.25, sampling=sampling, bands=bands)
+    question = Question(4000, 1e-5, 100, 80, None, 1.25, sampling=sampling, **also)
     plan = Plan.of(question, Clipping(0.5))
     run = Run.create(tmp_path / "run", {}, "dpnlp train")
     promised = plan.guarantee(NoiseSource.OS_ENTROPY)
@@ -140,3 +148,13 @@ def test_what_is_wrong_is_one_sentence(dpnlp, tmp_path, words, sentence):
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_hard_cases_are_a_column_of_the_table_also_of_one_run(dpnlp, tmp_path):
+    of, other = fake(tmp_path / "open", epsilon=math.inf), fake(tmp_path / "private")
+    lines = other.predictions("test")
+    other.write_predictions("test", [{**line, "hypothesis": line["reference"]} for line in lines[:1]] + lines[1:])
+    code, out, _ = dpnlp("report", other.path, "--hard-cases", of.path, "--format", "csv")
+    row = next(csv.DictReader(io.StringIO(out)))
+    assert (code, float(row["hard_cases"])) == (0, 0.5)
+    assert "the 2 mistakes of open on test" in dpnlp("report", other.path, "--hard-cases", of.path)[1]

@@ -197,3 +197,14 @@ def test_a_bar_stays_within_its_frame(tmp_path, exposure):
     run.write_audit({"secrets": [{"text": "x", "exposure": exposure, "rank": 1, "candidates": 1}]})
     widths = [float(width) for width in re.findall(r"width: ([\d.-]+)%", page_of_run(run))]
     assert all(0 <= width <= 100 for width in widths)
+
+
+def test_the_page_of_a_graph_network_speaks_of_nodes(tmp_path):
+    run = fake(tmp_path / "run", task="nodes", model={"start": None}, data={"corpus": None, "texts": "posts.jsonl"})
+    run.write_predictions("test", [{"source": "p17", "reference": "sport", "hypothesis": "music"}])
+    page = Page(page_of_run(run))
+    assert "a graph network, trained on posts.jsonl" in page.text
+    assert "none, trained" not in page.text
+    heads = [text for tag, text in page.texts if tag == "th"]
+    assert heads[heads.index("node") :][:3] == ["node", "true class", "what the model says"]
+    assert "These nodes were held out of training" in page.text

@@ -27,8 +27,12 @@ def grid(tmp_path):
 
 
 def drawn(figure):
-    """Name of each line, with its points and how far its error bars reach."""
+    """Name of each line of the one panel, with its points and how far its error bars reach."""
     (axes,) = figure.axes
+    return lines_of(axes)
+
+
+def lines_of(axes):
     lines = {}
     for container in axes.containers:
         line, _, (bars,) = container.lines
@@ -52,6 +56,23 @@ def test_a_line_ends_with_its_own_run_without_privacy_where_there_is_one(grid, t
     runs.append(fake(tmp_path / "poisson", math.inf, Sampling.POISSON, bleu=99.0))
     lines = drawn(plots.scores_by_epsilon(Table.of(runs)))
     assert [lines[name][-1][1] for name in ("poisson, add-remove", "shuffled, zero-out")] == [99.0, 41.5]
+
+
+def test_panels_share_their_axes_and_a_line_looks_alike_in_all_of_them(grid):
+    of = {name: [row for row in grid.rows if row.settings["sampling"] == name] for name in ("poisson", "shuffled")}
+    lines = {"a": of["poisson"], "b": of["shuffled"]}
+    figure = plots.panels_by_epsilon({"one": {"b": of["poisson"][-1:]}, "two": lines}, "bleu")
+    first, second = figure.axes
+    assert [axes.get_title() for axes in figure.axes] == ["one", "two"]
+    assert lines_of(first) == {"b": [(0, 1.5, pytest.approx(math.sqrt(0.5)))]}
+    assert first.get_ylim() == second.get_ylim()
+    assert first.get_ylim()[0] == 0
+    assert first.get_ylim()[1] > 41.5
+    assert [text.get_text() for text in first.get_xticklabels()] == ["1", "5", "∞"]
+    colours = [{c.get_label(): c.lines[0].get_color() for c in axes.containers} for axes in figure.axes]
+    assert colours[0]["b"] == colours[1]["b"] != colours[1]["a"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["b", "a"]
 
 
 def test_runs_without_privacy_alone_are_drawn_too(tmp_path):

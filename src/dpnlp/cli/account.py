@@ -48,6 +48,11 @@ class Account:
         help="In how many records one unit has a part, its own included, as a node is in its neighbours' records too",
         group="how it is counted",
     )
+    aggregations: tuple[float, ...] = option(
+        (),
+        help="Sums that are released before the first step: for each its noise multiplier over that of the steps",
+        group="how it is counted",
+    )
     unit: Unit = option(Unit.EXAMPLE, help="Whose presence is hidden: what one record is", group="how it is counted")
     adjacency: Adjacency | None = option(
         None, help="Which data sets are neighbours; by default the sampler's usual one", group="how it is counted"
@@ -86,6 +91,7 @@ class Account:
             largest_lot=self.largest_lot,
             bands=self.bands,
             sharing=self.sharing,
+            aggregations=self.aggregations,
             adjacency=self.adjacency,
             accountant=self.accountant,
             unit=self.unit,
@@ -106,6 +112,7 @@ def _entry(plan: Plan) -> dict[str, Any]:
         "sampling": schedule.sampling,
         "bands": schedule.bands,
         "sharing": schedule.sharing,
+        "aggregations": list(schedule.aggregations),
         "accountant": promised.accountant.name,
         "unit": promised.unit,
         "adjacency": promised.adjacency,
@@ -184,6 +191,7 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
             "sampler": f"{schedule.sampling}, {schedule.q:.4%} of the records a lot"
             + (f", each lot from one of {schedule.bands} groups" if schedule.bands > 1 else ""),
             "steps": f"{schedule.steps:,}, {schedule.lots_per_epoch:,} an epoch{mark('steps')}",
+            **({"before them": _released(plan)} if schedule.aggregations else {}),
             "noise multiplier": f"{plan.noise_multiplier:.6g}{mark('noise_multiplier')}",
             "ε": f"{figure(promised.epsilon)} at δ = {promised.delta:g}, by {promised.accountant}{mark('epsilon')}",
             "neighbours": promised.adjacency,
@@ -205,6 +213,11 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
         + (" A unit with a part in several records is covered by poisson alone." if schedule.sharing > 1 else ""),
     )
     print_guarantee(promised)
+
+
+def _released(plan: Plan) -> str:
+    noises = " and ".join(f"{ratio * plan.noise_multiplier:.6g}" for ratio in plan.schedule.aggregations)
+    return f"noisy sums over neighbours, at noise multipliers of {noises}"
 
 
 def _shuffled_facts(entry: dict[str, Any]) -> dict[str, str]:

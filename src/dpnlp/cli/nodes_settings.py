@@ -53,14 +53,10 @@ class Texts:
     @property
     def _encode(self) -> "Encode":
         """What makes features of texts."""
-        from dpnlp.data.graph_texts import HashedWords
-
-        return self._encoder or HashedWords(self.words)
-
-    @property
-    def _encoder(self) -> "Encode | None":
         if self.encoder is None:
-            return None
+            from dpnlp.data.graph_texts import HashedWords
+
+            return HashedWords(self.words)
         from dpnlp.models.sentence_vectors import SentenceEncoder
 
         return SentenceEncoder.load(self.encoder)
@@ -102,7 +98,8 @@ class Data(Texts):
 
     def corpus_of_nodes(self) -> "GraphCorpus":
         """The graph, and what its nodes are for."""
-        from dpnlp.data.corpora.graphs import graph_corpus
+        from dpnlp.data.corpora.graphs import NETWORKS, graph_corpus
+        from dpnlp.data.corpora.source import one_of
         from dpnlp.data.graph_texts import Columns, graph_of_texts
 
         if (self.corpus is None) == (self.texts is None):
@@ -111,7 +108,12 @@ class Data(Texts):
         if self.corpus is not None:
             number = "give the number of nodes of a citation network"
             kept = checks.count("data.validation", self.validation, 0, number) or None
-            return graph_corpus(self.corpus, self.folder, validation=kept, encode=self._encoder)
+            known = NETWORKS[one_of("corpus", self.corpus, list(NETWORKS))]
+            encode = self._encode if "encode" in known.options else None
+            for name in ("words", "encoder"):
+                if encode is None and (value := getattr(self, name)) != getattr(type(self), name):
+                    raise BadInput(f"data.{name} = {value}: the features of {self.corpus} are given; leave it out.")
+            return graph_corpus(self.corpus, self.folder, validation=kept, encode=encode)
         return graph_of_texts(
             self.texts or "",
             self._listed,

@@ -11,6 +11,7 @@ from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, print_facts, print_guarantee, print_json, print_table
 from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
+from dpnlp.runs.hard_cases import with_hard_cases
 from dpnlp.runs.page import account_command, page_of_run, page_of_runs
 from dpnlp.runs.tables import Table, cost, label, scores
 
@@ -25,6 +26,7 @@ class Report:
         "dpnlp report runs/clinic",
         "dpnlp report runs --format markdown --plot scores.png",
         "dpnlp report runs/a runs/b --output both.html",
+        "dpnlp report runs/privacy --hard-cases runs/open",
     )
 
     runs: tuple[Path, ...] = option(help="Folders of runs, or folders that runs lie in", positional=True)
@@ -38,6 +40,9 @@ class Report:
     samples: int = option(
         8, help="Sentences of each split on the page of one run; the promise does not cover them", group="output"
     )
+    hard_cases: Path | None = option(
+        None, help="A run whose mistakes are hard cases: show the share of them that each run makes again"
+    )
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
 
     def run(self) -> None:
@@ -48,6 +53,8 @@ class Report:
                 raise BadInput(f"{flag} = {file}: there is no folder {file.parent}; create it first.")
         runs = list(_found(self.runs))
         table = Table.of(runs)
+        if self.hard_cases is not None:
+            table = with_hard_cases(table, Run.open(self.hard_cases))
         if self.plot is not None:
             _draw(runs, table, self.plot)
         page = self._write(runs)
@@ -68,7 +75,7 @@ class Report:
     def _print(self, runs: list[Run], table: Table) -> None:
         if self.format != "text":
             print(table.markdown() if self.format == "markdown" else table.csv(), end="")
-        elif len(runs) > 1:
+        elif len(runs) > 1 or self.hard_cases is not None:
             print_table(f"{len(runs)} runs", table.columns, table.cells(), " ".join(table.notes))
         else:
             _print_one(runs[0])

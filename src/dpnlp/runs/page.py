@@ -79,11 +79,12 @@ def _header(kind: str, title: str, about: str) -> Html:
 
 
 def _about(run: Run) -> str:
-    given = settings(run.config)
-    data = next((given[name] for name in ("data.corpus", "data.train") if given.get(name, "none") != "none"), "")
+    given = {name: value for name, value in settings(run.config).items() if value != "none"}
+    data = next((given[name] for name in ("data.corpus", "data.train", "data.texts") if name in given), "")
     if method := run.privacy["plan"].get("method"):
         return f"{data}, rewritten by {method}"
-    words = [given.get("model.start", ""), f"trained on {data}" if data else ""]
+    model = "a graph network" if given.get("task") == "nodes" else given.get("model.start", "")
+    words = [model, f"trained on {data}" if data else ""]
     return ", ".join(word for word in words if word)
 
 
@@ -190,9 +191,17 @@ def account_command(run: Run) -> str:
     if not schedule or not plan.get("noise_multiplier"):
         return ""
     flags = {"examples": schedule["records"], **{name: schedule[name] for name in ("lot_size", "steps", "sampling")}}
-    flags |= {name: schedule[name] for name in ("largest_lot", "bands") if schedule.get(name) not in (None, 1)}
+    flags |= {
+        name: schedule[name]
+        for name in ("largest_lot", "bands", "sharing", "aggregations")
+        if schedule.get(name) not in (None, 1, [])
+    }
     flags |= {name: plan[name] for name in ("noise_multiplier", "delta", "unit", "adjacency", "accountant")}
-    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = [
+        word
+        for name, value in flags.items()
+        for word in (f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value]))
+    ]
     return shlex.join(["dpnlp", "account", *words])
 
 
@@ -273,16 +282,17 @@ def _leakage(run: Run) -> Html:
 
 
 def _samples(run: Run, most: int) -> Html:
-    """The first sentences of every split, side by side."""
+    """The first sentences, or nodes, of every split, side by side."""
     parts = []
+    of_nodes = run.config.get("task") == "nodes"
+    heads = {
+        "source": "node" if of_nodes else "source",
+        "reference": "true class" if of_nodes else "reference",
+        "before": "before training",
+        "hypothesis": "what the model says" if of_nodes else "after training",
+    }
     for split in run.splits():
         rows = run.predictions(split)[:most]
-        heads = {
-            "source": "source",
-            "reference": "reference",
-            "before": "before training",
-            "hypothesis": "after training",
-        }
         shown = {key: head for key, head in heads.items() if any(key in row for row in rows)}
         if rows:
             cells = [[str(row.get(key, "–")) for key in shown] for row in rows]
@@ -290,7 +300,8 @@ def _samples(run: Run, most: int) -> Html:
     if not parts:
         return Html("")
     note = (
-        "These sentences were held out of training, and the promise does not cover them: mind who may read this page."
+        f"These {'nodes' if of_nodes else 'sentences'} were held out of training, and the promise does not cover them: "
+        "mind who may read this page."
     )
     return section(element("h2", "What it answers"), *parts, paragraph(note, class_="note"))
 

@@ -1,12 +1,13 @@
 """Pictures of runs: scores against ε over many runs, and the curves of one.
 
-Colours are those of Okabe and Ito, which colour-blind readers tell apart; markers and dashes tell lines apart in print.
+Colours are those of Okabe and Ito, which colour-blind readers tell apart, and a grey; markers and dashes tell lines
+apart in print.
 """
 
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from dpnlp.checks import BadInput
 from dpnlp.runs.folder import Run
 from dpnlp.runs.tables import LABELS, OF_THE_GUARANTEE, Row, Table, cost, label
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_MARKERS, _DASHES = "osD^vP", ("-", "--", "-.", ":")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#767676")
+_MARKERS, _DASHES = "osD^vPX", ("-", "--", "-.", ":")
 _INK = "#333333"
 
 
@@ -30,23 +31,38 @@ def scores_by_epsilon(table: Table) -> Figure | None:
     rows = [row for row in table.rows if score in row.scores]
     if not rows:
         return None
-    figure, axes = _axes(width=4.5, height=3.4)
-    ticks = sorted({row.epsilon for row in rows})
-    for number, (name, line) in enumerate(_lines(rows).items()):
-        points = sorted(line, key=lambda row: row.epsilon)
-        axes.errorbar(
-            [ticks.index(row.epsilon) for row in points],
-            [row.scores[score].mean for row in points],
-            [row.scores[score].std or 0 for row in points],
-            label=_text(name),
-            capsize=3,
-            clip_on=False,
-            **_look(number),
-        )
-    axes.set_xticks(range(len(ticks)), [cost(tick) for tick in ticks])
-    axes.set(xlabel="ε (less is more private; ∞ is no privacy)", ylabel=label(score), ylim=(0, None))
-    axes.margins(x=0.08)
-    _legend(axes)
+    return panels_by_epsilon({"": _lines(rows)}, score)
+
+
+def panels_by_epsilon(panels: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> Figure:
+    """The same picture for each of several titles, side by side: lines of one name look alike in all of them."""
+    several = len(panels) > 1
+    figure = Figure(
+        figsize=(2.7 * len(panels) if several else 4.5, 3.6 if several else 3.4), layout="constrained", dpi=200
+    )
+    ticks = sorted({row.epsilon for lines in panels.values() for line in lines.values() for row in line})
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    each = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (title, lines) in zip(each, panels.items(), strict=True):
+        for name, line in lines.items():
+            points = sorted(line, key=lambda row: row.epsilon)
+            axes.errorbar(
+                [ticks.index(row.epsilon) for row in points],
+                [row.scores[score].mean for row in points],
+                [row.scores[score].std or 0 for row in points],
+                label=_text(name),
+                capsize=3,
+                clip_on=False,
+                **_look(names.index(name)),
+            )
+        axes.set_xticks(range(len(ticks)), [cost(tick) for tick in ticks])
+        axes.set_title(_text(title), fontsize=10)
+        axes.margins(x=0.08)
+        _plain(axes)
+    each[0].set(ylabel=label(score), ylim=(0, None))  # Once all lines are there, for the panels share it.
+    no_privacy = "; ∞ is no privacy" if math.inf in ticks else ""
+    each[len(each) // 2].set_xlabel(f"ε (less is more private{no_privacy})")
+    _legend(figure)
     return figure
 
 
@@ -94,26 +110,27 @@ def _curve(lines: dict[str, list[tuple[float, float]]], title: str) -> list[Figu
     """A line through three points or more; fewer are points. Without any line there is nothing to draw."""
     if max((len(points) for points in lines.values()), default=0) < 3:
         return []
-    figure, axes = _axes(width=4.0, height=2.6)
+    figure = Figure(figsize=(4.0, 2.6), layout="constrained", dpi=200)
+    axes = figure.subplots()
     for number, (name, points) in enumerate(lines.items()):
         look = _look(number) if len(points) > 2 else {**_look(number), "linestyle": "none"}
         axes.plot(*zip(*points, strict=True), label=_text(name), clip_on=False, **look)
     axes.set(xlabel="steps", ylabel=title, ylim=(0, None))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _legend(axes)
+    _plain(axes)
+    _legend(figure)
     return [figure]
 
 
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained", dpi=200)
-    axes = figure.subplots()
+def _plain(axes: Axes) -> None:
+    """Ink for what carries figures, and none for the rest."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_INK)
     axes.tick_params(colors=_INK, labelsize=9)
     axes.xaxis.label.set_color(_INK)
     axes.yaxis.label.set_color(_INK)
+    axes.title.set_color(_INK)
     axes.grid(axis="y", alpha=0.25, color=_INK, linewidth=0.6)
-    return figure, axes
 
 
 def _look(number: int) -> dict[str, Any]:
@@ -131,11 +148,23 @@ def _text(name: str) -> str:
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
-def _legend(axes: Axes) -> None:
-    names = axes.get_legend_handles_labels()[1]
-    if len(names) > 1:
-        columns = 1 if max(map(len, names)) > 24 else 2
-        axes.figure.legend(frameon=False, loc="outside lower center", ncols=columns, fontsize=9, labelcolor=_INK)
+def _legend(figure: Figure) -> None:
+    """Below the picture, each name once, where there is more than one."""
+    known: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, names = axes.get_legend_handles_labels()
+        known |= dict(zip(names, handles, strict=True))
+    if len(known) > 1:
+        columns = 2 if max(map(len, known)) <= 24 or len(figure.axes) > 1 else 1
+        figure.legend(
+            list(known.values()),
+            list(known),
+            loc="outside lower center",
+            frameon=False,
+            ncols=columns,
+            fontsize=9,
+            labelcolor=_INK,
+        )
 
 
 def save(figure: Figure, file: Path) -> None:
