@@ -207,32 +207,34 @@ def test_law_9_no_file_that_a_private_run_writes_holds_a_text_or_a_name_of_the_t
 # Nodes that are kept apart
 
 
-def test_no_message_passes_from_private_nodes_to_those_that_are_kept_apart(home, runs):
-    """The network's answers are those for the test nodes alone, and other answers than with all edges."""
-    run, graph = runs("splits"), corpus(home)
-    network = load_network(run / "model")
-    found = [line["hypothesis"] for line in lines(run / "predictions" / "test.jsonl")]
-    assert found == Nodes(network.model, network.classes).predict(aggregated(graph.graph.induced(graph.test), 0))
-    assert (graph.graph.degrees()[graph.test] > graph.graph.induced(graph.test).degrees()).any()
+WELL = f"{NAMED} --privacy.epsilon inf --learning.steps 30 --learning.rate 0.1"
+"""A network that has learned something, so that its answers depend on what it is shown."""
 
 
-@pytest.mark.parametrize("name", ["splits", "sums"])
-def test_whatever_private_nodes_say_the_answers_for_others_are_the_same(name, home, runs, dpnlp):
+@pytest.mark.parametrize(
+    ("name", "flags"), [("averaged", "--privacy.unit graph"), ("summed", "--privacy.aggregations 2")]
+)
+def test_whatever_training_nodes_say_the_answers_for_others_are_the_same(name, flags, home, dpnlp):
+    """No message passes to nodes that are kept apart, though edges lead there; with --data.joined one would."""
+    assert dpnlp(command(name, f"{WELL} {flags}"))[0] == 0
     rows, edges = nodes()
-    private = {rows[node]["id"] for node in corpus(home).train}
+    seen = {rows[node]["id"] for node in corpus(home).train}
     opposite = {"food": "ball goal", "sport": "soup"}
-    changed = [row | {"text": opposite[row["label"]]} if row["id"] in private else row for row in rows]
-    write(home, "changed", changed, edges)
-    code, _, err = dpnlp(
-        f"evaluate {runs(name)} --data.texts changed.jsonl --data.edges changed.tsv --output answers.jsonl"
+    write(
+        home, "changed", [row | {"text": opposite[row["label"]]} if row["id"] in seen else row for row in rows], edges
     )
-    assert code == 0, err
-    assert lines(home / "answers.jsonl") == lines(runs(name) / "predictions" / "test.jsonl")
+    answers = []
+    for joined in ("", "--data.joined"):
+        given = f"--data.texts changed.jsonl --data.edges changed.tsv {joined}"
+        code, _, err = dpnlp(f"evaluate runs/{name} {given} --output answers.jsonl")
+        assert code == 0, err
+        answers.append(lines(home / "answers.jsonl"))
+    assert answers[0] == lines(home / "runs" / name / "predictions" / "test.jsonl")
+    assert answers[1] != answers[0]
 
 
 def test_messages_pass_between_all_nodes_only_where_nothing_is_promised(home, runs, dpnlp):
-    flags = f"{NAMED} --data.joined --privacy.unit graph --privacy.epsilon inf --learning.steps 30 --learning.rate 0.1"
-    assert dpnlp(command("joined", flags))[0] == 0
+    assert dpnlp(command("joined", f"{WELL} --data.joined --privacy.unit graph"))[0] == 0
     network, graph = load_network(home / "runs" / "joined" / "model"), corpus(home)
     found = [line["hypothesis"] for line in lines(home / "runs" / "joined" / "predictions" / "test.jsonl")]
     answers = Nodes(network.model, network.classes).predict(aggregated(graph.graph, 0))
