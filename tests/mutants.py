@@ -2254,6 +2254,13 @@ DEFECTS = (
         NODES_CLI,
     ),
     Defect(
+        "nodes: a private run is scored on nodes that it learned from",
+        "cli/nodes.py",
+        "            _refuse_another_test(own, data)\n",
+        "",
+        NODES_CLI,
+    ),
+    Defect(
         "nodes: test nodes are joined to private ones",
         "cli/nodes.py",
         "if joined else (graph.induced(chosen), np.arange(len(chosen)))",

@@ -496,9 +496,9 @@ USES = {
     ),
     "another task": ("evaluate {run} --task tagging", "has learned nodes; leave --task out."),
     "a graph by name": ("evaluate {run} --data.corpus cora", "data.words = 16: the features of cora are given; leave"),
-    "nothing kept apart": (
-        "evaluate {run} --data.held-out 0",
-        "data: no node is kept for the test; give",
+    "nodes that were learned from": (
+        "evaluate {run} --data.held-out 0.9",
+        "--data.held-out = 0.9: the run kept other nodes apart, by 0.3",
     ),
     "no network": (
         "predict new.jsonl --task nodes --data.texts a --data.edges b",

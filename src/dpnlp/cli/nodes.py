@@ -209,6 +209,17 @@ def _refuse_joined(data: Data, otherwise: str) -> None:
         )
 
 
+def _refuse_another_test(own: Data, data: Data) -> None:
+    """Refuses nodes of a private graph that may have been learned from: what is in them would be written out."""
+    same = (own.texts, own.corpus, own.folder) == (data.texts, data.corpus, data.folder)
+    for name in ("held_out", "validation", "split"):
+        if same and (asked := getattr(data, name)) != (kept := getattr(own, name)):
+            raise BadInput(
+                f"data.{name} = {asked}: the run kept other nodes apart, by {kept}, and some of these may be private; "
+                "leave it out, or give another graph."
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluateNodes(Evaluate):
     """Score a network that tells the classes of nodes, on the nodes that its run kept for the test, or on those of
@@ -224,9 +235,11 @@ class EvaluateNodes(Evaluate):
         from dpnlp.models.pretrained import load_network
 
         folder, run = located(self.model)
-        data = changed(data_of(run, self.task, Data) if run else self.data, self.data, _OTHERS, _SOURCES)
+        own = data_of(run, self.task, Data) if run else self.data
+        data = changed(own, self.data, _OTHERS, _SOURCES)
         if run and run.guarantee.is_private:
             _refuse_joined(data, "evaluate a run without privacy")
+            _refuse_another_test(own, data)
         corpus = data.corpus_of_nodes()
         nodes = corpus.test if len(corpus.test) else corpus.validation
         if not len(nodes):
