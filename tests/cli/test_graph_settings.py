@@ -27,8 +27,8 @@ def test_the_words_of_pokec_get_as_many_columns_as_are_asked_for(pokec, words):
     assert features.sum() > 0
 
 
-def test_words_are_refused_for_a_graph_that_has_features_already(pokec):
-    for part in ("allx", "ally", "tx", "ty", "graph", "test.index"):
-        (pokec / f"ind.cora.{part}").touch()
-    with pytest.raises(BadInput, match="encode"):
-        Data(corpus="cora", folder=pokec, words=512).corpus_of_nodes()
+@pytest.mark.parametrize("given", [{"words": 512}, {"encoder": "folder"}])
+def test_what_makes_features_is_refused_for_a_graph_that_has_them_already(tmp_path, given):
+    ((name, value),) = given.items()
+    with pytest.raises(BadInput, match=rf"^data\.{name} = {value}: the features of cora are given; leave it out\.$"):
+        Data(corpus="cora", folder=tmp_path, **given).corpus_of_nodes()

@@ -29,6 +29,7 @@ def dpnlp(tmp_path_factory):
     write_labelled(home / "notes.jsonl", labelled(40, 1))
     write_labelled(home / "test.jsonl", labelled(12, 2))
     (home / "plain.txt").write_text(f"ba de {SECRET}\n\ngi {SECRET} ku\n")
+    (home / "foreign.txt").write_text("xx yy\nzz\n")
 
     def run(line):
         return run_in(home, line)
@@ -213,7 +214,7 @@ METHODS = {
     "--model.states 2 --model.epsilons 10 100 --model.delta 1e-3 --model.longest 6 --learning.steps 1",
     "noisy-echo": "--data.train bank.txt --data.public --model.encoder encoder",
     "words": "--vectors vectors.txt",
-    "sampling": "--model.start writer --model.bounds -5 5 --model.tokens 3 --model.longest 8",
+    "sampling": "--model.start writer --data.train bank.txt --data.public --model.tokens 3 --model.longest 8",
 }
 UNITS = {"words": Unit.WORD}
 
@@ -280,6 +281,19 @@ def test_a_delta_that_is_too_large(dpnlp):
         ),
         ("rewrite --name a --rewriter echo", "data.train is not given: name the file to rewrite"),
         ("rewrite --name a --rewriter encoder --data.train notes.jsonl", "encoder: there is no rewriter in it"),
+        (
+            "pretrain --method echo --output a --data.train foreign.txt --data.public --model.encoder encoder",
+            "of 2 of the first 2 texts it knows no token; take one for their language.",
+        ),
+        (
+            "pretrain --method sampling --output a --model.start writer",
+            "model.bounds and data.train: neither is given; give one of the two.",
+        ),
+        (
+            "pretrain --method sampling --output a --model.start writer --model.bounds 1 2 --data.train bank.txt "
+            "--data.public",
+            "model.bounds and data.train: both are given; give one of the two.",
+        ),
         (f"{REWRITE} --name a --data.label lable", "the label (lable) is missing; there are"),
         (f"{REWRITE} --name a --privacy.epsilon 0", "--privacy.epsilon = 0.0: it must be a number above 0"),
         (f"{REWRITE} --name a --privacy.label-epsilon 0", "it must be a finite number above 0"),

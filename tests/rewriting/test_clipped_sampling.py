@@ -281,6 +281,22 @@ def test_a_model_of_a_folder_rewrites(tmp_path, build):
             replace(made, tokens=25)
 
 
+def test_bounds_are_the_mean_of_the_logits_on_public_texts_and_four_deviations_above(tmp_path):
+    model = t5()
+    texts = [pair.source for pair in sentences(5)]
+    found = clipped_sampling.usual_bounds(model, texts, prefix="ba ", tokens=6, longest=16, batch=2)
+    start, words, seen = model.options().start, model.tokenizer, []
+    for text in texts:
+        ids, target = (np.array(words(given)["input_ids"]) for given in ("ba " + text, text))
+        ids, target = ids[:16], target[:6]
+        before = np.append(start, target[:-1])
+        seen.append(np.asarray(model.model(ids[None], np.ones((1, len(ids)), bool), before[None])).ravel())
+    values = np.concatenate(seen)
+    np.testing.assert_allclose(found, (values.mean(), values.mean() + 4 * values.std()), rtol=1e-4)
+    with pytest.raises(BadInput, match=r"^texts: there are none to choose the bounds from; give public ones\.$"):
+        clipped_sampling.usual_bounds(model, [])
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -137,8 +137,16 @@ def test_vectors_are_means_of_states_and_do_not_depend_on_batchmates(tmp_path):
             mean = theirs(**given).last_hidden_state[0].mean(axis=0)
         np.testing.assert_allclose(vector, mean / mean.norm(), atol=1e-5)
         np.testing.assert_allclose(encoder([text])[0], vector, atol=1e-6)
-    assert [encoder.known(text) for text in texts] == [True, True, False, False, True]
     assert encoder([]).shape == (0, 16)
+
+
+def test_public_texts_of_a_language_that_the_vocabulary_lacks_are_refused(tmp_path):
+    readers.encoder(tmp_path / "encoder")
+    encoder = SentenceEncoder.load(tmp_path / "encoder")
+    for fine in ([], ["ba de"], ["ba", "xx yy"], ["ba"] * 1000 + ["xx"] * 2000):
+        encoder.refuse_unknown(fine)
+    with pytest.raises(BadInput, match=r"encoder: of 2 of the first 3 texts it knows no token; take one for their"):
+        encoder.refuse_unknown(["ba", "", "xx yy"])
 
 
 def test_a_rewriter_comes_back_from_its_folder(tmp_path):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import from_dict, option
+from dpnlp.cli.config import option, to_dict
 from dpnlp.cli.evaluate import Evaluate
-from dpnlp.cli.nodes_settings import Data, Learning, Model, Privacy
+from dpnlp.cli.nodes_settings import Data, Learning, Model, Privacy, Texts
 from dpnlp.cli.sections import Scoring, changed
-from dpnlp.cli.start import Start, located
+from dpnlp.cli.start import Start, data_of, located
+from dpnlp.cli.streams import written
 from dpnlp.cli.train import Train
 from dpnlp.cli.training import Job, Scored
 from dpnlp.guarantee import Exposure
@@ -21,8 +22,12 @@ from dpnlp.runs.folder import Run
 if TYPE_CHECKING:
     from dpnlp.data.graphs import Graph
     from dpnlp.models.pretrained import Network
+    from dpnlp.tasks.aggregation import Noise
     from dpnlp.tasks.nodes import GraphRecords
     from dpnlp.training import Plan, Secret
+
+_OTHERS, _SOURCES = ("texts", "corpus"), ("texts", "edges", "corpus", "folder")
+"""What names another graph than that of the run, and all that says where a graph lies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,36 +63,45 @@ class NodesJob(Job):
         from dpnlp.models.pretrained import Network
 
         self.asked, private = asked, asked.privacy.is_private
-        if asked.data.joined and private:
-            raise BadInput(
-                "data.joined: the answers for other nodes would hold what private nodes say, without any noise; leave "
-                "it out, or train with --privacy.epsilon inf."
-            )
+        asked.learning.refuse_smoothing()
+        self._refuse_other_settings()
+        if private:
+            _refuse_joined(asked.data, "train with --privacy.epsilon inf")
         corpus = asked.data.corpus_of_nodes()
         self.train, self.graph = corpus, corpus.graph
         splits = {"validation": corpus.validation, "test": corpus.test}
         self.held_out = {name: nodes.tolist() for name, nodes in splits.items() if len(nodes)}
-        base, earlier = self._base()
-        plain = Network(GCN(Config(1, 2), rngs=nnx.Rngs(0)), self.graph.classes, asked.privacy.aggregations, base)
+        self.base, earlier = self._base()
         self.private_graph = self._learned_from(corpus.train)
-        records = self._records(_seen(plain, self.private_graph))
+        self.dataset = self._records()
         shape = asked.model
         config = Config(
-            records.graph.features.shape[1],
+            self.dataset.graph.features.shape[1],
             len(self.graph.classes),
             hidden=shape.hidden,
             layers=shape.layers,
             hops=shape.hops,
             dropout=shape.dropout,
         )
-        self.network = replace(plain, model=GCN(config, rngs=nnx.Rngs(asked.privacy.seed or 0)))
-        self.start, self.dataset = Start(self.network.model, nnx.Param, earlier), records
-        self.starts_knowing = False
+        model = GCN(config, rngs=nnx.Rngs(asked.privacy.seed or 0))
+        self.network = Network(model, self.graph.classes, asked.privacy.aggregations, self.base)
+        self.start, self.starts_knowing = Start(model, nnx.Param, earlier), False
         if asked.privacy.aggregations:
             self.aggregate = self._aggregated
         bounded = [Exposure.HUBS] if asked.privacy.bounded else []
         occurring = [] if corpus.public_classes else [Exposure.CLASSES]
         self.exposures = (*occurring, *bounded) if private else ()
+
+    def _refuse_other_settings(self) -> None:
+        """Sums over neighbours are made again where a run goes on. Of other data they would show their noise."""
+        if self.asked.resume and self.asked.privacy.aggregations:
+            run = Run.open(self.asked.runs / self.asked.name)
+            for section in ("data", "model", "privacy"):
+                if to_dict(self.asked)[section] != run.config[section]:
+                    raise BadInput(
+                        f"resume: the settings of {section} are not those in {run.path / 'config.yaml'}, and the noise "
+                        "on sums over neighbours would be used twice; go on with those, or start another run."
+                    )
 
     def _base(self) -> tuple["Network | None", tuple[Run, ...]]:
         """The network whose answers are added up over neighbours, and the run that made it."""
@@ -101,7 +115,13 @@ class NodesJob(Job):
                 "give these, or leave it out."
             )
         folder, run = located(self.asked.model.start)
-        return load_network(folder), () if run is None else (run,)
+        base = load_network(folder)
+        if base.aggregations:
+            raise BadInput(
+                f"model.start = {self.asked.model.start}: it reads sums over neighbours itself; give a run without "
+                "--privacy.aggregations."
+            )
+        return base, () if run is None else (run,)
 
     def _learned_from(self, nodes: "np.ndarray[Any, Any]") -> "Graph":
         """The nodes to learn from and the edges between them, or all nodes where messages may pass between them."""
@@ -109,19 +129,21 @@ class NodesJob(Job):
         from dpnlp.data.records import place_of
 
         share = self.asked.data.share
-        if not 0 < share <= 1:
-            raise BadInput(f"data.share = {share}: it must lie above 0, and be at most 1.")
         chosen = [node for node in nodes.tolist() if place_of(f"share {self.graph.names[node]}") < share]
+        if not chosen:
+            raise BadInput(f"data.share = {share}: no node is left to learn from; give a larger one.")
         if not self.asked.data.joined:
             return self.graph.induced(chosen)
         labels = np.full_like(self.graph.labels, UNKNOWN)
         labels[chosen] = self.graph.labels[chosen]
         return replace(self.graph, labels=labels)
 
-    def _records(self, graph: "Graph") -> "GraphRecords":
+    def _records(self, noise: "Noise | None" = None) -> "GraphRecords":
+        """What is learned from, with this noise on sums over neighbours, if there are any."""
         from dpnlp.tasks.nodes import neighbourhoods, subgraphs, whole
 
         privacy = self.asked.privacy
+        graph = _seen(self.private_graph, privacy.aggregations, self.base, noise)
         if privacy.unit == "graph":
             return whole(graph)
         return subgraphs(graph, privacy.splits) if privacy.splits else neighbourhoods(graph, privacy.neighbours)
@@ -137,7 +159,7 @@ class NodesJob(Job):
             drawn = np.asarray(normal(secret.key("aggregation", hop), shape))
             return plan.aggregation_stddev(hop, moved) * drawn
 
-        return self._records(_seen(self.network, self.private_graph, noise))
+        return self._records(noise)
 
     def loss(self, model: Any, batch: Any) -> Any:
         from dpnlp.tasks.nodes import node_loss
@@ -162,21 +184,40 @@ def scored(network: "Network", graph: "Graph", nodes: Sequence[int], joined: boo
 
     chosen = np.asarray(nodes, np.int64)
     within, places = (graph, chosen) if joined else (graph.induced(chosen), np.arange(len(chosen)))
-    found = Nodes(network.model, network.classes).score(_seen(network, within), places)
+    seen = _seen(within, network.aggregations, network.base)
+    found = Nodes(network.model, network.classes).score(seen, places)
     return Scored(found.scores(), found.lines(), found.details())
 
 
-def _seen(network: "Network", graph: "Graph", noise: Any = None) -> "Graph":
-    """The graph as a network reads it: rows of length 1, or sums of them over neighbours."""
-    from dpnlp.tasks.aggregation import aggregated, scaled
+def _seen(graph: "Graph", aggregations: int, base: "Network | None", noise: "Noise | None" = None) -> "Graph":
+    """The graph as a network reads it: rows of length 1 and sums of them over neighbours, of what the base answers."""
+    from dpnlp.tasks.aggregation import aggregated
     from dpnlp.tasks.nodes import Nodes
 
-    if network.base is not None:
-        base = Nodes(network.base.model, network.base.classes)
-        graph = replace(graph, features=base.probabilities(replace(graph, features=scaled(graph.features))))
-    if network.aggregations:
-        return aggregated(graph, network.aggregations, noise)
-    return replace(graph, features=scaled(graph.features))
+    if base is not None:
+        answers = Nodes(base.model, base.classes).probabilities(aggregated(graph, 0))
+        graph = replace(graph, features=answers)
+    return aggregated(graph, aggregations, noise)
+
+
+def _refuse_joined(data: Data, otherwise: str) -> None:
+    """Answers for other nodes that hold what private ones say would need noise of their own."""
+    if data.joined:
+        raise BadInput(
+            "data.joined: the answers for other nodes would hold what private nodes say, without any noise; leave it "
+            f"out, or {otherwise}."
+        )
+
+
+def _refuse_another_test(own: Data, data: Data) -> None:
+    """Refuses nodes of a private graph that may have been learned from: what is in them would be written out."""
+    same = (own.texts, own.corpus, own.folder) == (data.texts, data.corpus, data.folder)
+    for name in ("held_out", "validation", "split"):
+        if same and (asked := getattr(data, name)) != (kept := getattr(own, name)):
+            raise BadInput(
+                f"data.{name} = {asked}: the run kept other nodes apart, by {kept}, and some of these may be private; "
+                "leave it out, or give another graph."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +235,40 @@ class EvaluateNodes(Evaluate):
         from dpnlp.models.pretrained import load_network
 
         folder, run = located(self.model)
-        data = changed(from_dict(Data, run.config["data"]) if run else self.data, self.data)
+        own = data_of(run, self.task, Data) if run else self.data
+        data = changed(own, self.data, _OTHERS, _SOURCES)
+        if run and run.guarantee.is_private:
+            _refuse_joined(data, "evaluate a run without privacy")
+            _refuse_another_test(own, data)
         corpus = data.corpus_of_nodes()
         nodes = corpus.test if len(corpus.test) else corpus.validation
         if not len(nodes):
             raise BadInput("data: no node is kept for the test; give --data.held-out, or --data.split.")
         return len(nodes), scored(load_network(folder), corpus.graph, nodes.tolist(), data.joined)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictNodes:
+    """Tell the class of each node of another graph: a table of texts and the edges between them, read as in the run.
+    What comes out is one class a line, in the order of the table."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp predict runs/posts --data.texts new.jsonl --data.edges new.tsv",)
+
+    model: str = option(help="A run, or a folder with a network for graphs", positional=True)
+    task: str = option("nodes", help="What it has learned")
+    data: Texts = option(Texts(), help="texts")
+    output: Path | None = option(None, help="Where to write the classes; without it standard output")
+
+    def run(self) -> None:
+        """Classes, one a line."""
+        from dpnlp.models.pretrained import load_network
+        from dpnlp.tasks.nodes import Nodes
+
+        folder, run = located(self.model)
+        network = load_network(folder)
+        data = changed(data_of(run, self.task, Data) if run else Data(), self.data)
+        graph = replace(data, texts=self.data.texts, edges=self.data.edges).unlabelled(network.classes)
+        seen = _seen(graph, network.aggregations, network.base)
+        with written(self.output) as output:
+            for answer in Nodes(network.model, network.classes).predict(seen):
+                print(answer, file=output)

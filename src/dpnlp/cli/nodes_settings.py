@@ -1,10 +1,12 @@
 """The settings that are those of graphs: which nodes, what is promised of whom, and which network learns."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
@@ -13,21 +15,59 @@ from dpnlp.guarantee import Adjacency, Unit
 if TYPE_CHECKING:
     from dpnlp.accounting.planning import Question
     from dpnlp.data.graph_texts import Encode
-    from dpnlp.data.graphs import GraphCorpus
+    from dpnlp.data.graphs import Graph, GraphCorpus
 
 
 @dataclass(frozen=True)
-class Data:
-    """Which nodes, and what is known of them."""
+class Texts:
+    """Texts that are joined by edges."""
 
     texts: str | None = option(
-        None, help="A table of texts, one a node, with an id and a label: a .jsonl, .csv, .tsv or .parquet file"
+        None, help="A table of texts, one a node, with ids, and labels to learn: a .jsonl, .csv, .tsv or .parquet file"
     )
     edges: str | None = option(None, help="A list of edges: two ids a line, with a tab, a comma or spaces between them")
-    corpus: str | None = option(None, help="Instead of both, a graph by name: cora, citeseer, pubmed, reddit or pokec")
-    folder: Path | None = option(None, help="Where the files of the graph lie")
     id: str = option("id", help="The column of the id")
     text: str = option("text", help="The column of the text")
+    words: int = option(4096, help="The features of a text are its words, as so many columns of a checksum")
+    encoder: str | None = option(
+        None, help="Instead of words, vectors by a sentence encoder: a folder or id of Hugging Face with a BERT"
+    )
+
+    def __post_init__(self) -> None:
+        checks.count("data.words", self.words)
+
+    def unlabelled(self, classes: Sequence[str]) -> "Graph":
+        """The graph of these texts, of which the classes are to be told."""
+        from dpnlp.data.graph_texts import Columns, unlabelled
+
+        if self.texts is None:
+            raise BadInput("data.texts is not given: name the file with the texts.")
+        return unlabelled(self.texts, self._listed, Columns(self.id, self.text), classes=classes, encode=self._encode)
+
+    @property
+    def _listed(self) -> str:
+        if self.edges is None:
+            raise BadInput("data.edges is not given: name the file with the edges between the texts.")
+        return self.edges
+
+    @property
+    def _encode(self) -> "Encode":
+        """What makes features of texts."""
+        if self.encoder is None:
+            from dpnlp.data.graph_texts import HashedWords
+
+            return HashedWords(self.words)
+        from dpnlp.models.sentence_vectors import SentenceEncoder
+
+        return SentenceEncoder.load(self.encoder)
+
+
+@dataclass(frozen=True)
+class Data(Texts):
+    """Which nodes, and what is known of them."""
+
+    corpus: str | None = option(None, help="Instead of both, a graph by name: cora, citeseer, pubmed, reddit or pokec")
+    folder: Path | None = option(None, help="Where the files of the graph lie")
     label: str = option("label", help="The column of the label")
     split: str | None = option(
         None, help="The column that says train, validation or test; else nodes are kept apart by their ids"
@@ -43,10 +83,6 @@ class Data:
         help="The classes to learn; by default those of the graph by name, or those that occur in the training nodes, "
         "which the statement then names as not covered",
     )
-    words: int = option(4096, help="The features of a text are its words, as so many columns of a checksum")
-    encoder: str | None = option(
-        None, help="Instead of words, vectors by a sentence encoder: a folder or id of Hugging Face with a BERT"
-    )
     share: float = option(1.0, help="The share of the training nodes that is learned from, by their names")
     joined: bool = option(
         False,
@@ -54,40 +90,39 @@ class Data:
         "privacy, as answers would hold what private nodes say",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share("data.share", self.share)
+        for name in ("held_out", "validation"):
+            checks.non_negative(f"data.{name}", getattr(self, name))
+
     def corpus_of_nodes(self) -> "GraphCorpus":
         """The graph, and what its nodes are for."""
-        from dpnlp.data.corpora.graphs import graph_corpus
+        from dpnlp.data.corpora.graphs import NETWORKS, graph_corpus
+        from dpnlp.data.corpora.source import one_of
         from dpnlp.data.graph_texts import Columns, graph_of_texts
 
         if (self.corpus is None) == (self.texts is None):
             given = "both are given" if self.corpus else "neither is given"
             raise BadInput(f"data.texts and data.corpus: {given}; give one of the two.")
         if self.corpus is not None:
-            kept = int(self.validation) if self.validation else None
-            plain = self.encoder is None and self.words == type(self).words
-            return graph_corpus(self.corpus, self.folder, validation=kept, encode=None if plain else self.encode)
-        if self.edges is None:
-            raise BadInput("data.edges is not given: name the file with the edges between the texts.")
+            number = "give the number of nodes of a citation network"
+            kept = checks.count("data.validation", self.validation, 0, number) or None
+            known = NETWORKS[one_of("corpus", self.corpus, list(NETWORKS))]
+            encode = self._encode if "encode" in known.options else None
+            for name in ("words", "encoder"):
+                if encode is None and (value := getattr(self, name)) != getattr(type(self), name):
+                    raise BadInput(f"data.{name} = {value}: the features of {self.corpus} are given; leave it out.")
+            return graph_corpus(self.corpus, self.folder, validation=kept, encode=encode)
         return graph_of_texts(
             self.texts or "",
-            self.edges,
+            self._listed,
             Columns(self.id, self.text, self.label, self.split),
             classes=self.labels,
-            encode=self.encode,
+            encode=self._encode,
             validation=self.validation,
             test=self.held_out,
         )
-
-    @property
-    def encode(self) -> "Encode":
-        """What makes features of texts."""
-        from dpnlp.data.graph_texts import HashedWords
-
-        if self.encoder is None:
-            return HashedWords(self.words)
-        from dpnlp.models.sentence_vectors import SentenceEncoder
-
-        return SentenceEncoder.load(self.encoder)
 
 
 @dataclass(frozen=True)
@@ -110,9 +145,10 @@ class Privacy(sections.Privacy):
 
     def __post_init__(self) -> None:
         ways = {"splits": self.splits, "neighbours": self.neighbours, "aggregations": self.aggregations}
-        used = [name for name, value in ways.items() if value]
+        used = [name for name, value in ways.items() if checks.count(f"privacy.{name}", value, least=0)]
         if len(used) > 1:
             raise BadInput(f"privacy.{used[0]} and privacy.{used[1]} are both given; give one of the two.")
+        checks.count("privacy.edges", self.edges)
         if self.unit != "node" and used and used != ["splits"]:
             raise BadInput(f"privacy.{used[0]}: it promises for a node; leave out --privacy.unit {self.unit}.")
         if self.unit == "graph" and self.splits:

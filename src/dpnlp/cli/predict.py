@@ -59,7 +59,7 @@ class Predict(ABC):
                 task = "classification"
             else:
                 raise BadInput(
-                    f"MODEL = {first}: it is no run of classification, tagging or answering; name the task by --task, "
-                    "or translate with dpnlp generate."
+                    f"MODEL = {first}: it is no run of classification, tagging, answering or nodes; name the task by "
+                    "--task, or translate with dpnlp generate."
                 )
         return verb_of("Predict", task)

@@ -2,21 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.predict import Predict
-from dpnlp.cli.reading_job import ReadingJob, data_of, opened
+from dpnlp.cli.reading_job import ReadingJob, opened
 from dpnlp.cli.reading_settings import Data, Model, Questions, Scoring, Sentences, Texts
 from dpnlp.cli.sections import TextPrivacy, changed
-from dpnlp.cli.start import located
+from dpnlp.cli.start import data_of, located
 from dpnlp.cli.train import Train
 from dpnlp.cli.training import Scored, scored_on
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,14 +129,15 @@ class EvaluateAnswering(EvaluateReading):
 @dataclass(frozen=True, kw_only=True)
 class PredictClassification(Predict):
     """Label texts, one a line: from a file, or from a pipe. The two texts of a pair are parted by a tab. What else a
-    model may have learned, to tag words or to answer questions, is known from its run, or by --task."""
+    model may have learned, to tag words, to answer questions or to tell the classes of nodes, is known from its run, or
+    by --task."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp predict runs/reviews reviews.txt --output labels.txt",
         "echo 'Never again.' | dpnlp predict runs/reviews",
     )
 
-    task: str = option("classification", help="What it has learned: classification, tagging or answering")
+    task: str = option("classification", help="What it has learned: classification, tagging, answering or nodes")
 
     def record(self, line: str, number: int) -> Any:
         from dpnlp.data.labelled import Labelled

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import from_dict
 from dpnlp.cli.reading_settings import Data, Questions, Sentences, Texts
-from dpnlp.cli.start import Start, located
+from dpnlp.cli.start import Start, data_of, located
 from dpnlp.cli.training import Job, Scored, kept_apart, whose
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.folder import Run
@@ -21,16 +20,6 @@ if TYPE_CHECKING:
 
 HEADS = {"classification": "sequences", "tagging": "tokens", "answering": "spans"}
 """What is labelled in each task."""
-
-
-D = TypeVar("D", bound=Data)
-
-
-def data_of(run: Run, task: str, settings: type[D]) -> D:
-    """How a run read its texts, if it learned this task."""
-    if (learned := run.config.get("task", "translation")) != task:
-        raise BadInput(f"task = {task}: the run in {run.path} has learned {learned}; leave --task out.")
-    return from_dict(settings, run.config["data"])
 
 
 def opened(model: str, task: str, computes: str, longest: int | None) -> "Reading[Any]":
@@ -60,8 +49,7 @@ class ReadingJob(Job):
         splits = asked.data.splits()
         if splits.train is None:
             raise BadInput("data.train is not given: name the file to learn from, or a corpus.")
-        if asked.learning.smoothing:
-            raise BadInput(f"learning.smoothing = {asked.learning.smoothing}: it is for translation; leave it out.")
+        asked.learning.refuse_smoothing()
         self.train = splits.train
         others = {"validation": splits.validation, "test": splits.test}
         self.held_out = kept_apart(self.train, others, bool(asked.data.held_out))

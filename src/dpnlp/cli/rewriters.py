@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
-from dpnlp.cli.pretrain import WHAT, Pretrain, PretrainOfTexts
+from dpnlp.cli.pretrain import WHAT, Data, Pretrain, PretrainOfTexts
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class PretrainEcho(PretrainOfTexts):
 
         texts = self.data.texts()
         encoder = SentenceEncoder.load(self.model.encoder, longest=self.model.longest)
+        encoder.refuse_unknown(texts)
         bank = echo.Bank.of(texts, encoder)
         echo.save(bank, encoder, self.output)
         preferred = {f"preferred at ε = {epsilon}": f"{bank.preferred(epsilon):,}" for epsilon in (1, 3, 10)}
@@ -71,23 +72,27 @@ class Paraphraser:
     """Which model writes, and how."""
 
     start: str = option(help="A folder or id of Hugging Face with a model that writes texts, such as a T5 or a BART")
-    bounds: tuple[float, ...] = option(help="What its logits are clipped to, two numbers, chosen without private texts")
+    bounds: tuple[float, ...] = option(
+        (), help="What its logits are clipped to, two numbers; without them they are chosen on the public texts"
+    )
     prefix: str = option("", help="What is put before each text, such as 'paraphrase: '")
     tokens: int = option(32, help="The most tokens of a rewritten text, over which ε is shared out")
     longest: int = option(128, help="Texts are cut to this many tokens, the prefix among them")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainSampling(Pretrain):
+class PretrainSampling(PretrainOfTexts):
     """Make a rewriter of a public model that paraphrases: its logits are clipped, and each token is drawn, so that the
     text reaches what is written through these draws alone; nothing is trained."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp pretrain --method sampling --output rewriters/t5 --model.start google/flan-t5-base "
-        "--model.prefix 'paraphrase: ' --model.bounds -20 10",
+        "--model.prefix 'paraphrase: ' --data.train public.txt --data.public",
+        "dpnlp pretrain --method sampling --output rewriters/t5 --model.start t5 --model.bounds -20 10",
     )
 
     method: str = option("sampling", help=WHAT)
+    data: Data = option(Data(train=()), help="texts")
     model: Paraphraser = option(help="model")
 
     def made(self) -> dict[str, str]:
@@ -95,9 +100,15 @@ class PretrainSampling(Pretrain):
         from dpnlp.rewriting import clipped_sampling
 
         start, bounds, prefix, tokens, longest = vars(self.model).values()
-        if len(bounds) != 2:
+        if len(bounds) not in (0, 2):
             raise BadInput(f"model.bounds = {bounds}: it must be two numbers, the lower one first.")
+        if bool(bounds) is bool(self.data.train):
+            given = "both are given" if bounds else "neither is given"
+            raise BadInput(f"model.bounds and data.train: {given}; give one of the two.")
         loaded = pretrained.load(start)
+        if not bounds:
+            how = {"prefix": prefix, "tokens": tokens, "longest": longest}
+            bounds = clipped_sampling.usual_bounds(loaded, self.data.texts(), **how)
         rewriter = clipped_sampling.ClippedSampling(loaded, bounds, tokens, 1.0, prefix=prefix, longest=longest)
         self.output.mkdir(parents=True)
         clipped_sampling.save(rewriter, self.output)

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -81,19 +82,20 @@ class Files:
 
 
 F = TypeVar("F")
-_SOURCES = ("train", "validation", "test", "corpus", "folder", "held_out")
+_OTHERS = ("validation", "test", "corpus")
+_SOURCES = ("train", *_OTHERS, "folder", "held_out")
 
 
-def changed(settings: F, given: Any) -> F:
+def changed(settings: F, given: Any, others: Sequence[str] = _OTHERS, sources: Sequence[str] = _SOURCES) -> F:
     """The settings but for what is given, that is, for what is there not as it would be by itself.
 
-    Where other texts are given, none of the settings' own are left.
+    Where one of `others` is given, these are other texts, and none of the settings' own `sources` are left.
     """
     usual = {item.name: item.default for item in fields(given)}
     found = {name: value for name in usual if (value := getattr(given, name)) != usual[name]}
-    if found.keys() & {"test", "validation", "corpus"}:
-        sources = {item.name: item.default for item in fields(Files) if item.name in _SOURCES}
-        found = sources | found
+    if found.keys() & {*others}:
+        own = {item.name: item.default for item in fields(settings) if item.name in sources}  # type: ignore[arg-type]
+        found = own | found
     new: F = replace(settings, **found)  # type: ignore[type-var]
     return new
 
@@ -142,7 +144,7 @@ class Privacy(ABC):
 
         question = self.question(records, learning)
         if not self.is_private:
-            return Plan.without_privacy(question.answer().schedule)
+            return Plan.without_privacy(question.answer().schedule, question.unit)
         plan, noise = Plan.of(question, self._clipping), self.noise_multiplier
         if noise is not None and (cost := plan.epsilon(plan.schedule.steps)) > self.epsilon:
             most = plan.within(self.epsilon).schedule.steps
@@ -216,6 +218,11 @@ class Learning:
     devices: int = option(1, help="How many devices share each physical batch")
     evaluate_every: float = option(0.0, help="Epochs between scores on the validation data; 0 scores at the end alone")
     checkpoint_every: int = option(50, help="Steps between checkpoints, from which a run that was stopped goes on")
+
+    def refuse_smoothing(self) -> None:
+        """For tasks that know of none."""
+        if self.smoothing:
+            raise BadInput(f"learning.smoothing = {self.smoothing}: it is for translation; leave it out.")
 
     def build(self) -> "Optimizer":
         from dpnlp.training import Optimizer

@@ -8,6 +8,7 @@ from dpnlp import events
 from dpnlp.accounting.accountant import DIGITS
 from dpnlp.accounting.releases import Contents, Release
 from dpnlp.checks import BadInput
+from dpnlp.cli.config import C, from_dict
 from dpnlp.events import Event
 from dpnlp.guarantee import Guarantee, NoiseSource, Term, round_up
 from dpnlp.runs.folder import PRIVACY, Run
@@ -63,6 +64,13 @@ class Start:
             noise_source=NoiseSource.FIXED_SEED if known_seed else own.noise_source,
         )
         return whole.with_exposures(*(exposure for one in all_of_them for exposure in one.not_covered))
+
+
+def data_of(run: Run, task: str, settings: type[C]) -> C:
+    """How a run read its texts, if it learned this task."""
+    if (learned := run.config.get("task", "translation")) != task:
+        raise BadInput(f"task = {task}: the run in {run.path} has learned {learned}; leave --task out.")
+    return from_dict(settings, run.config["data"])
 
 
 def located(start: str) -> tuple[str | Path, Run | None]:

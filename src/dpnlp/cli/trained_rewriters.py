@@ -226,10 +226,12 @@ class PretrainRetell(PretrainOfTexts):
         from dpnlp.training.optimizers import Decay
 
         texts, model, learning = self.data.texts(), self.model, self.learning
+        encoder = SentenceEncoder.load(model.encoder, longest=model.read)
+        encoder.refuse_unknown(texts)
         retelling = retell.pretrain(
             texts,
             self._writer(texts),
-            SentenceEncoder.load(model.encoder, longest=model.read),
+            encoder,
             private=self.data.unsafe,
             steps=learning.steps,
             batch=learning.batch,

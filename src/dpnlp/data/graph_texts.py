@@ -7,7 +7,7 @@ have to be counted on private texts; an encoder that was trained elsewhere can b
 import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -63,7 +63,7 @@ class Columns(ColumnNames):
 
     id: str = "id"
     text: str = "text"
-    label: str = "label"
+    label: str | None = "label"  # None where it is to be told
     split: str | None = None
 
 
@@ -98,11 +98,7 @@ def graph_of_texts(
     are known beforehand; without them they are those of the training texts, and any other is refused. Where no column
     says which split a text is in, shares of all are kept for validation and test, by a checksum of the id.
     """
-    table = table_of(texts, columns, None, "text")
-    nodes = _nodes(table, columns, classes)
-    numbers = {node.id: number for number, node in enumerate(nodes)}
-    listed = Path(edges)
-    pairs = pairs_of(listed, numbers, f"remove the edge, or add the text to {table.files[0]}")
+    files, nodes, numbers, pairs = _read(texts, edges, columns, classes)
     if columns.split is None:
         known = [0 if node.label else UNKNOWN for node in nodes]
         splits = divided(known, test, validation, numbers)
@@ -113,7 +109,16 @@ def graph_of_texts(
     names = tuple(classes) or tuple(sorted({nodes[number].label for number in splits[0]}))
     labels = [_label(node, columns, names) for node in nodes]
     graph = Graph.of(vectors([node.text for node in nodes], encode), pairs, labels, names, numbers)
-    return GraphCorpus(graph, *splits, (*table.present(), listed), public_classes=bool(classes))
+    return GraphCorpus(graph, *splits, files, public_classes=bool(classes))
+
+
+def unlabelled(
+    texts: str | Path, edges: str | Path, columns: Columns, *, classes: Sequence[str], encode: Encode = WORDS
+) -> Graph:
+    """The graph of texts of which these classes are to be told, in the order of the table. Labels are not looked at."""
+    _, nodes, numbers, pairs = _read(texts, edges, replace(columns, label=None, split=None), classes)
+    features = vectors([node.text for node in nodes], encode)
+    return Graph.of(features, pairs, [UNKNOWN] * len(nodes), classes, numbers)
 
 
 def vectors(texts: Sequence[str], encode: Encode) -> NDArray[np.float32]:
@@ -155,6 +160,17 @@ def pairs_of(path: Path, numbers: Mapping[str, int], remedy: str | None = None) 
     return np.array(found, np.int64).reshape(-1, 2)
 
 
+def _read(
+    texts: str | Path, edges: str | Path, columns: Columns, classes: Sequence[str]
+) -> tuple[tuple[Path, ...], list[_Node], dict[str, int], NDArray[np.int64]]:
+    """The files, the nodes in the order of the table, the number of each by its id, and the pairs."""
+    table, listed = table_of(texts, columns, None, "text"), Path(edges)
+    nodes = _nodes(table, columns, classes)
+    numbers = {node.id: number for number, node in enumerate(nodes)}
+    pairs = pairs_of(listed, numbers, f"remove the edge, or add the text to {table.files[0]}")
+    return (*table.present(), listed), nodes, numbers, pairs
+
+
 def _nodes(table: Table, columns: Columns, classes: Sequence[str]) -> list[_Node]:
     """The rows of the table, each with an id of its own."""
     found: dict[str, _Node] = {}
@@ -163,8 +179,9 @@ def _nodes(table: Table, columns: Columns, classes: Sequence[str]) -> list[_Node
         if name in found:
             first = table.where(found[name].row.number)
             raise row.wrong("id", columns.id, f"is {name}, as in {first}; give each text an id of its own")
-        label = row.label("label", columns.label, row.value("label", columns.label), classes, unnamed=("",))
-        split = ""
+        label = split = ""
+        if columns.label is not None:
+            label = row.label("label", columns.label, row.value("label", columns.label), classes, unnamed=("",))
         if columns.split is not None:
             split = row.text("split", columns.split, blank=True).strip()
             if split not in ("", *SPLITS):
@@ -178,7 +195,7 @@ def _nodes(table: Table, columns: Columns, classes: Sequence[str]) -> list[_Node
 
 
 def _label(node: _Node, columns: Columns, classes: Sequence[str]) -> int:
-    if not node.label:
+    if columns.label is None or not node.label:
         return UNKNOWN
     if node.label not in classes:
         raise node.row.wrong(

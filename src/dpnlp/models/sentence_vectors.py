@@ -58,10 +58,19 @@ class SentenceEncoder:
             found[rows] = self._encoded([tokens[row] for row in rows])
         return found
 
-    def known(self, text: str) -> bool:
-        """Whether any token of the text is in the vocabulary; an empty text has none."""
-        special = set(self._tokenizer.all_special_ids)
-        return any(token not in special for token in self._tokenizer(text)["input_ids"])
+    def refuse_unknown(self, texts: Sequence[str]) -> None:
+        """Refuses public texts of a language that the vocabulary lacks: most of the first thousand have no token in it.
+
+        Of private texts nothing may be told, so that these are encoded whatever they say.
+        """
+        special, first = set(self._tokenizer.all_special_ids), list(texts[:1000])
+        found = self._tokenizer(first)["input_ids"] if first else []
+        unknown = sum(special.issuperset(ids) for ids in found)
+        if 2 * unknown > len(first):
+            raise BadInput(
+                f"encoder = {self.encoder.name}: of {unknown} of the first {len(first)} texts it knows no token; take "
+                "one for their language."
+            )
 
     def _encoded(self, tokens: list[list[int]]) -> Vectors:
         longest = max(map(len, tokens))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -31,6 +32,7 @@ from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.models import pretrained
 from dpnlp.models.generation import Generation, search
 from dpnlp.models.pretrained import Pretrained
+from dpnlp.models.seq2seq import shifted
 from dpnlp.rewriting.base import Rewriter
 from dpnlp.training.secret import Secret
 
@@ -168,6 +170,45 @@ class ClippedSampling(Rewriter):
             found.append(np.asarray(search(structure, weights, ids, mask, keys, options=options)))
         written = tokenizer.batch_decode(np.concatenate(found)[: len(texts)], skip_special_tokens=True)
         return [text.strip() for text in written]
+
+
+def usual_bounds(
+    pretrained: Pretrained,
+    texts: Sequence[str],
+    *,
+    prefix: str = "",
+    tokens: int = 32,
+    longest: int = 128,
+    batch: int = 32,
+) -> tuple[float, float]:
+    """Bounds from public texts: the mean μ of all logits and μ + 4σ (Meisenbacher et al. 2024, DP-MLM).
+
+    The model is asked to write each text again, and is told what stands before each token. What is below the mean does
+    not fit anyway, what is above four deviations is rare, and ε grows with the distance between the bounds.
+    """
+    if not texts:
+        raise BadInput("texts: there are none to choose the bounds from; give public ones.")
+    tokenizer, start = pretrained.tokenizer, pretrained.options().start
+    rows = Ragged.of(encoded([prefix + text for text in texts], tokenizer, longest=longest))
+    told = Ragged.of(encoded(list(texts), tokenizer, longest=tokens))
+    structure, weights = nnx.split(pretrained.model)
+    totals = np.zeros(3)
+    for first in range(0, len(texts), batch):
+        place = np.minimum(np.arange(first, first + batch), len(texts) - 1)
+        ids, mask = rows.padded(place, longest, 0)
+        targets, real = told.padded(place, tokens, 0)
+        real[len(texts) - first :] = False  # repeated to fill the batch
+        totals += np.asarray(_moments(structure, weights, ids, mask, shifted(jnp.asarray(targets), start), real))
+    mean, square = totals[1:] / totals[0]
+    return float(mean), float(mean + 4 * math.sqrt(max(square - mean**2, 0.0)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _moments(structure: Any, weights: Any, ids: Any, mask: Any, inputs: Any, real: Any) -> jax.Array:
+    """How many logits there are at real tokens, their sum and the sum of their squares."""
+    logits = nnx.merge(structure, weights)(ids, mask, inputs).astype(jnp.float32)
+    powers = jnp.stack([jnp.ones_like(logits), logits, logits**2])
+    return jnp.sum(jnp.where(real[None, ..., None], powers, 0), axis=(1, 2, 3))
 
 
 def _spread(bounds: tuple[float, float]) -> float:

@@ -6,7 +6,8 @@ ways to make records of a graph stand for three promises:
 `whole`            One record. To take it away moves the sum by at most C: the graph is what is protected.
 `subgraphs`        Each node draws one of s groups by itself; edges between groups are cut. A node that is added, taken
                    away or exchanged changes the gradient of its group and of no other: from one vector within C to
-                   another, by at most 2C. A whole subgraph that is added or taken away moves the sum by at most C.
+                   another, by at most 2C. What a node is exchanged for takes over its name, and with it its group. A
+                   whole subgraph that is added or taken away moves the sum by at most C.
 `neighbourhoods`   A record for each node, with some of its neighbours. A node is in its own record and in those of
                    its neighbours. With D edges it has a part in D + 1 records: when it is added or taken away, its own
                    comes or goes, and up to D others change by at most 2C each. Without neighbours only its own does,
@@ -16,7 +17,7 @@ ways to make records of a graph stand for three promises:
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +27,12 @@ from jax import Array
 from numpy.typing import NDArray
 
 from dpnlp import checks
+from dpnlp.checks import BadInput
 from dpnlp.data.cache import Ragged
-from dpnlp.data.graphs import Graph
+from dpnlp.data.graphs import UNKNOWN, Graph
 from dpnlp.metrics.f1 import Confusion
 from dpnlp.metrics.score import Score
+from dpnlp.models.gcn import GCN
 from dpnlp.tasks.reading import counted, cross_entropy, logits_of
 
 Integers = NDArray[np.int64]
@@ -42,7 +45,7 @@ class GraphRecords:
     graph: Graph
     nodes: Ragged  # [nodes of all records], numbers in the graph
     edges: Ragged  # [edges of all records, 2], places among the nodes of the record
-    labels: Ragged  # [nodes of all records], what is learned of each node, −1 for nothing
+    labels: Ragged  # [nodes of all records], what is learned of each node, or UNKNOWN
 
     def __len__(self) -> int:
         return len(self.nodes.offsets) - 1
@@ -57,10 +60,8 @@ class GraphRecords:
         nodes, real = self.nodes.padded(rows, length, 0)
         features = np.zeros((*nodes.shape, self.graph.features.shape[1]), np.float32)
         features[real] = self.graph.features[nodes[real]]
-        fitting = self.lengths <= length
-        widest = int(self.edges.lengths[fitting].max(initial=0)) if fitting.any() else int(self.edges.lengths.max())
-        edges, _ = self.edges.padded(rows, widest, length)
-        labels, _ = self.labels.padded(rows, length, -1)
+        edges, _ = self.edges.padded(rows, int(self.edges.lengths.max()), length)  # No record loses an edge to others.
+        labels, _ = self.labels.padded(rows, length, UNKNOWN)
         return {"features": features, "edges": edges, "labels": labels}
 
 
@@ -98,14 +99,13 @@ def neighbourhoods(graph: Graph, most: int) -> GraphRecords:
     root, other = root[order], other[order]
     degrees = np.bincount(root, minlength=len(graph))
     rank = np.arange(len(root)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-    chosen = (rank < most) & (graph.labels[root] >= 0)
-    roots = np.flatnonzero(graph.labels >= 0)
+    chosen = (rank < most) & (graph.labels[root] != UNKNOWN)
+    roots = np.flatnonzero(graph.labels != UNKNOWN)
     kept = np.minimum(degrees[roots], most)
     starts, ends = np.append(0, np.cumsum(kept + 1)), np.append(0, np.cumsum(kept))
-    nodes, labels = np.empty(starts[-1], np.int64), np.full(starts[-1], -1)
-    nodes[starts[:-1]], labels[starts[:-1]] = roots, graph.labels[roots]
-    first = np.zeros(len(nodes), bool)
+    nodes, first = np.repeat(roots, kept + 1), np.zeros(starts[-1], bool)
     first[starts[:-1]] = True
+    labels = np.where(first, graph.labels[nodes], UNKNOWN)
     nodes[~first] = other[chosen]
     links = np.stack([np.zeros(ends[-1], np.int64), rank[chosen] + 1], axis=1)
     return GraphRecords(graph, Ragged(nodes, starts), Ragged(links, ends), Ragged(labels, starts))
@@ -115,16 +115,8 @@ def neighbourhoods(graph: Graph, most: int) -> GraphRecords:
 class Nodes:
     """A model that gives each node of a graph a class."""
 
-    model: nnx.Module
+    model: GCN
     classes: tuple[str, ...]
-
-    def of(self, model: nnx.Module) -> Self:
-        """The same with another model of the same shape, such as one that was trained."""
-        return replace(self, model=model)
-
-    def loss(self, model: nnx.Module, batch: dict[str, Array]) -> Array:
-        """The mean cross-entropy of the labels of a record, 0 where it has none."""
-        return node_loss(model, batch)
 
     def predict(self, graph: Graph) -> list[str]:
         """The class of each node that the model finds most likely, with all edges of this graph."""
@@ -135,6 +127,9 @@ class Nodes:
         return np.asarray(jax.nn.softmax(self._logits(replace(graph, edges=graph.edges[:0])), axis=-1))
 
     def _logits(self, graph: Graph) -> Array:  # [nodes, classes]
+        found, read = graph.features.shape[1], self.model.config.features
+        if found != read:
+            raise BadInput(f"features = {found} a node: the network reads {read}; make them as for what it learned.")
         batch = whole(graph).batch(np.zeros(1, np.int64), len(graph))
         logits: Array = logits_of(self.model, batch)[0]
         return logits
@@ -151,7 +146,7 @@ class Nodes:
 
 
 def node_loss(model: nnx.Module, batch: dict[str, Array]) -> Array:
-    """The mean cross-entropy over the labelled nodes of each record [batch]."""
+    """The mean cross-entropy over the labelled nodes of each record [batch], 0 where it has none."""
     losses = cross_entropy(model(batch), batch["labels"])
     return losses.sum(axis=-1) / jnp.maximum(1, (batch["labels"] >= 0).sum(axis=-1))
 
@@ -187,7 +182,7 @@ class ClassifiedNodes:
 def _checksums(graph: Graph) -> NDArray[np.uint64]:
     """A number for each node that follows from its name alone, [nodes]; how splits are made tells nothing of it."""
     found = (blake2b(name.encode(), digest_size=8, person=b"records").digest() for name in graph.names)
-    return np.frombuffer(b"".join(found), np.uint64)
+    return np.frombuffer(b"".join(found), "<u8").astype(np.uint64)
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

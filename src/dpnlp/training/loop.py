@@ -156,6 +156,7 @@ def train(
 
     if aggregate:
         data = aggregate(record.secret)
+        _refuse_other_data(plan, data, people)
     last = plan.schedule.steps
 
     def trained() -> nnx.Module:

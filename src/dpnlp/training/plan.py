@@ -63,9 +63,9 @@ class Plan:
         )
 
     @classmethod
-    def without_privacy(cls, schedule: Schedule) -> "Plan":
+    def without_privacy(cls, schedule: Schedule, unit: Unit = Unit.EXAMPLE) -> "Plan":
         """Ordinary training: no clipping and no noise."""
-        return cls(schedule, Clipping(math.inf), 0.0, 1e-6, schedule.sampling.adjacencies[0])
+        return cls(schedule, Clipping(math.inf), 0.0, 1e-6, schedule.sampling.adjacencies[0], unit=unit)
 
     def within(self, epsilon: float) -> "Plan":
         """The same plan, ended before it would cost more than ε. It has to be settled before the run, not during it."""

@@ -10,6 +10,7 @@ from typing import Optional
 
 from flax import nnx
 
+from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.models.gcn import GCN, Config
 from dpnlp.models.pretrained.opening import fill, kind_of, refuse_other_weights, variables
@@ -52,7 +53,16 @@ def load_network(folder: str | Path) -> Network:
         raise BadInput(f"{path}: model_type = {kind!r}, which must be {KIND}; give the folder of a network for graphs.")
     with readable(path):
         said = json.loads(path.read_text(encoding="utf-8"))
-        config, classes, aggregations = Config(**said["network"]), tuple(said["classes"]), int(said["aggregations"])
+        classes = tuple(map(str, said["classes"]))
+        try:
+            config = Config(**said["network"])
+            aggregations = checks.count("aggregations", said["aggregations"], least=0)
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from error
+    if len(classes) != config.classes:
+        raise BadInput(
+            f"{path}: it names {len(classes)} classes, and the network has {config.classes}; name each of them."
+        )
     model: GCN = nnx.eval_shape(lambda: GCN(config, rngs=nnx.Rngs(0)))
     checkpoint = Checkpoint(weight_files(folder, folder, "AutoModel"))
     names = {name: Tensor(name) for name in variables(model)}
