@@ -2457,6 +2457,13 @@ DEFECTS = (
         "**_look(list(lines).index(name)),",
         ("runs/test_plots.py",),
     ),
+    Defect(
+        "a long legend is drawn over the picture",
+        "runs/plots.py",
+        "        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))\n",
+        "",
+        ("runs/test_plots.py",),
+    ),
 )
 
 

@@ -75,6 +75,27 @@ def test_panels_share_their_axes_and_a_line_looks_alike_in_all_of_them(grid):
     assert [text.get_text() for text in legend.get_texts()] == ["b", "a"]
 
 
+def test_more_lines_than_colours_have_a_panel_for_each_corpus_and_say_which_setting_they_have(tmp_path):
+    cases = [(corpus, rate) for corpus in ("a", "b") for rate in (0.1, 0.2, 0.3, 0.4)]
+    runs = [
+        fake(tmp_path / f"{corpus}-{rate}", corpus=corpus, bleu=100 * rate, learning={"rate": rate})
+        for corpus, rate in cases
+    ]
+    figure = plots.scores_by_epsilon(Table.of(runs))
+    found = {axes.get_title(): lines_of(axes) for axes in figure.axes}
+    lines = {f"rate {rate}": [(0, pytest.approx(100 * rate), 0)] for rate in (0.1, 0.2, 0.3, 0.4)}
+    assert found == {"a": lines, "b": lines}
+
+
+def test_the_picture_grows_with_its_legend(tmp_path):
+    runs = [fake(tmp_path / f"{rate}", learning={"rate": f"{rate} after a long warm-up"}) for rate in range(30)]
+    figure = plots.scores_by_epsilon(Table.of(runs))
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert legend.get_window_extent().y1 < axes.get_tightbbox().y0
+    assert axes.get_window_extent().height > 200
+
+
 def test_runs_without_privacy_alone_are_drawn_too(tmp_path):
     runs = [fake(tmp_path / corpus, math.inf, corpus=corpus) for corpus in ("a", "b")]
     assert list(drawn(plots.scores_by_epsilon(Table.of(runs)))) == ["a", "b"]

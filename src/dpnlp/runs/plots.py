@@ -8,6 +8,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,30 @@ _INK = "#333333"
 
 
 def scores_by_epsilon(table: Table) -> Figure | None:
-    """Figure 2 of DP-NMT: a line per setting over ε up to ∞, with the deviation over seeds; None without scores."""
+    """Figure 2 of DP-NMT: a line per setting over ε up to ∞, with the deviation over seeds; None without scores.
+
+    Where these are more lines than there are colours, every corpus has a panel of its own.
+    """
     score = next(iter(table.scores), "")
     rows = [row for row in table.rows if score in row.scores]
     if not rows:
         return None
-    return panels_by_epsilon({"": _lines(rows)}, score)
+    lines = _lines(rows)
+    if len(lines) <= len(COLORS) or "corpus" not in rows[0].settings:
+        return panels_by_epsilon({"": lines}, score)
+    corpora: dict[str, list[Row]] = {}
+    for row in rows:
+        others = {name: value for name, value in row.settings.items() if name != "corpus"}
+        corpora.setdefault(row.settings["corpus"], []).append(replace(row, settings=others))
+    return panels_by_epsilon({corpus: _lines(found) for corpus, found in corpora.items()}, score)
 
 
 def panels_by_epsilon(panels: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> Figure:
     """The same picture for each of several titles, side by side: lines of one name look alike in all of them."""
-    several = len(panels) > 1
-    figure = Figure(
-        figsize=(2.7 * len(panels) if several else 4.5, 3.6 if several else 3.4), layout="constrained", dpi=200
-    )
+    figure = Figure(figsize=(2.7 * len(panels) if len(panels) > 1 else 4.5, 3.0), layout="constrained", dpi=200)
     ticks = sorted({row.epsilon for lines in panels.values() for line in lines.values() for row in line})
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    no_privacy = "; ∞ is no privacy" if math.inf in ticks and len(panels) == 1 else ""  # Too wide for several.
     each = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (title, lines) in zip(each, panels.items(), strict=True):
         for name, line in lines.items():
@@ -57,11 +66,10 @@ def panels_by_epsilon(panels: Mapping[str, Mapping[str, Sequence[Row]]], score: 
             )
         axes.set_xticks(range(len(ticks)), [cost(tick) for tick in ticks])
         axes.set_title(_text(title), fontsize=10)
+        axes.set_xlabel(f"ε (less is more private{no_privacy})")
         axes.margins(x=0.08)
         _plain(axes)
     each[0].set(ylabel=label(score), ylim=(0, None))  # Once all lines are there, for the panels share it.
-    no_privacy = "; ∞ is no privacy" if math.inf in ticks else ""
-    each[len(each) // 2].set_xlabel(f"ε (less is more private{no_privacy})")
     _legend(figure)
     return figure
 
@@ -70,7 +78,8 @@ def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of each line, by its name. Every line ends with the run without privacy that is most like it."""
 
     def name(row: Row, but: Iterable[str] = ()) -> str:
-        return ", ".join(value for key, value in row.settings.items() if key not in but)
+        shown = {key: value for key, value in row.settings.items() if key not in but}
+        return ", ".join(f"{key.rpartition('.')[2]} {value}" if "." in key else value for key, value in shown.items())
 
     lines: dict[str, list[Row]] = {}
     for row in rows:
@@ -110,7 +119,7 @@ def _curve(lines: dict[str, list[tuple[float, float]]], title: str) -> list[Figu
     """A line through three points or more; fewer are points. Without any line there is nothing to draw."""
     if max((len(points) for points in lines.values()), default=0) < 3:
         return []
-    figure = Figure(figsize=(4.0, 2.6), layout="constrained", dpi=200)
+    figure = Figure(figsize=(4.0, 2.4), layout="constrained", dpi=200)
     axes = figure.subplots()
     for number, (name, points) in enumerate(lines.items()):
         look = _look(number) if len(points) > 2 else {**_look(number), "linestyle": "none"}
@@ -149,13 +158,14 @@ def _text(name: str) -> str:
 
 
 def _legend(figure: Figure) -> None:
-    """Below the picture, each name once, where there is more than one."""
+    """Below the picture, which grows by it: each name once, where there is more than one."""
     known: dict[str, Any] = {}
     for axes in figure.axes:
         handles, names = axes.get_legend_handles_labels()
         known |= dict(zip(names, handles, strict=True))
     if len(known) > 1:
         columns = 2 if max(map(len, known)) <= 24 or len(figure.axes) > 1 else 1
+        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))
         figure.legend(
             list(known.values()),
             list(known),
