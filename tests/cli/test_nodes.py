@@ -22,8 +22,6 @@ from dpnlp.tasks.aggregation import aggregated
 from dpnlp.tasks.nodes import Nodes
 from dpnlp.training import Secret
 
-from .commands import run_in
-
 COUNT, WORDS, EDGES = 40, 16, 4
 TOPICS = {"food": ("soup", "bread", "salt"), "sport": ("ball", "goal", "team")}
 SMALL = f"--data.words {WORDS} --data.held-out 0.3 --model.hidden 4 --learning.steps 2 --privacy.delta 1e-3"
@@ -66,16 +64,6 @@ def home(tmp_path_factory):
     rows, edges = nodes(10, 1)
     write(home, "new", [{"id": row["id"], "text": row["text"]} for row in rows], edges)
     return home
-
-
-@pytest.fixture(scope="module")
-def dpnlp(home):
-    """Runs a command in that folder; gives its exit code, stdout and stderr."""
-
-    def run(line):
-        return run_in(home, line)
-
-    return run
 
 
 def command(name, flags=""):

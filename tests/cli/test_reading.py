@@ -31,7 +31,6 @@ from ..tasks.readers import (
     write_tagged,
 )
 from ..tasks.test_answering import LONGEST, MOST, STRIDE, naive
-from .commands import run_in
 from .interrupted import interrupted
 
 SMALL = (
@@ -67,16 +66,6 @@ def home(tmp_path_factory):
         (home / "snips" / split / "seq.in").write_text("".join(f"{record.text}\n" for record in records))
         (home / "snips" / split / "label").write_text("".join(f"{names[record.label]}\n" for record in records))
     return home
-
-
-@pytest.fixture(scope="module")
-def dpnlp(home):
-    """Runs a command in that folder; gives its exit code, stdout and stderr."""
-
-    def run(line):
-        return run_in(home, line)
-
-    return run
 
 
 def command(task, name, flags=""):

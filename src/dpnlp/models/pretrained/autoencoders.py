@@ -4,7 +4,6 @@ In its config.json model_type is dpnlp-autoencoder; the tensors have our names, 
 vocabulary, are the usual ones. What the folder took from private texts stands in it too, so that nobody forgets.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,8 +17,9 @@ from transformers import PreTrainedConfig
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Exposure, Guarantee
 from dpnlp.models.autoencoder import Autoencoder, Config
-from dpnlp.models.pretrained.opening import fill, kind_of, refuse_other_weights, tokenizer_in, variables
-from dpnlp.models.pretrained.weights import Checkpoint, Tensor, new_folder, readable, weight_files, write
+from dpnlp.models.pretrained.opening import tokenizer_in
+from dpnlp.models.pretrained.own import fill_own, read_own, write_own
+from dpnlp.models.pretrained.weights import new_folder, readable
 from dpnlp.models.word_vectors import SPECIAL, Vectors, tokenizer
 
 KIND = "dpnlp-autoencoder"
@@ -66,31 +66,24 @@ def save_autoencoder(pretrained: PretrainedAutoencoder, folder: str | Path) -> N
         "training": None if training is None else training.to_json(),
     }
     with new_folder(folder) as whole:
-        (whole / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         pretrained.tokenizer.save_pretrained(whole)
-        write({name: (variable[...], False) for name, variable in variables(model).items()}, whole, 5 * 10**9)
+        write_own(model, config, whole)
 
 
 def load_autoencoder(folder: str | Path) -> PretrainedAutoencoder:
     """The autoencoder in a folder."""
     folder = Path(folder)
-    path, kind = folder / "config.json", kind_of(folder)
-    if kind != KIND:
-        raise BadInput(f"{path}: model_type = {kind!r}, which must be {KIND}; give the folder of an autoencoder.")
-    with readable(path):
-        said = json.loads(path.read_text(encoding="utf-8"))
+    said = read_own(folder, KIND, "an autoencoder")
+    with readable(folder / "config.json"):
         config = Config(**said["autoencoder"])
         exposures = tuple(Exposure(exposure) for exposure in said["exposures"])
         training = None if said["training"] is None else Guarantee.from_json(said["training"])
     model: Autoencoder = nnx.eval_shape(lambda: Autoencoder(config, rngs=nnx.Rngs(0)))
-    checkpoint = Checkpoint(weight_files(folder, folder, "AutoModel"))
-    names = {name: Tensor(name) for name in variables(model)}
-    refuse_other_weights(folder, checkpoint, names, model)
+    fill_own(model, folder)
     # The config only keeps transformers from looking for its own, of a kind that it does not know.
     its = tokenizer_in(folder, config.vocabulary, config=PreTrainedConfig())
     if its is None:
         raise BadInput(f"{folder}: there is no tokenizer in it, without which no text can be read; add its files.")
-    fill(model, names, checkpoint, "float32")
     return PretrainedAutoencoder(model, its, exposures, training)
 
 

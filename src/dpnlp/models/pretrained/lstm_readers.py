@@ -3,7 +3,6 @@
 In its config.json model_type is dpnlp-reader; the tensors have our names, the tokenizer's files are the usual ones.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,15 +14,9 @@ from transformers import PreTrainedConfig
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.models import bert, readers, word_vectors
-from dpnlp.models.pretrained.opening import (
-    computed_in,
-    dropping,
-    fill,
-    refuse_other_weights,
-    tokenizer_in,
-    variables,
-)
-from dpnlp.models.pretrained.weights import Checkpoint, Tensor, new_folder, readable, weight_files, write
+from dpnlp.models.pretrained.opening import computed_in, dropping, tokenizer_in
+from dpnlp.models.pretrained.own import fill_own, read_own, write_own
+from dpnlp.models.pretrained.weights import new_folder, readable
 from dpnlp.models.readers import Reader
 
 KIND = "dpnlp-reader"
@@ -55,10 +48,9 @@ def write_reader(
         "encoder": asdict(model.encoder.config),
     }
     with new_folder(folder) as whole:
-        (whole / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         if tokenizer is not None:
             tokenizer.save_pretrained(whole)
-        write({name: (variable[...], False) for name, variable in variables(model).items()}, whole, shard_bytes)
+        write_own(model, config, whole, shard_bytes)
 
 
 def read_reader(
@@ -66,8 +58,8 @@ def read_reader(
 ) -> tuple[Reader, tuple[str, ...], Any | None]:
     """The reader in a folder of this kind, its labels and its tokenizer; the options are those of `load`."""
     path, computes = folder / "config.json", computed_in(dtype, computes)
+    said = read_own(folder, KIND, "a reader with an LSTM")
     with readable(path):
-        said = json.loads(path.read_text(encoding="utf-8"))
         entrance, labels = _ENTRANCES[said["entrance"]], tuple(map(str, said["labels"]))
         encoder = replace(dropping(entrance.config(**said["encoder"]), dropout), dtype=computes)
         config = dropping(readers.Config(**said["reader"]), dropout)
@@ -76,10 +68,7 @@ def read_reader(
     if isinstance(encoder, bert.Config):
         encoder = replace(encoder, rematerialise=rematerialise)
     model: Reader = nnx.eval_shape(lambda: Reader(entrance.build(encoder, rngs=nnx.Rngs(0)), config, rngs=nnx.Rngs(0)))
-    checkpoint = Checkpoint(weight_files(folder, folder, "AutoModel"))
-    names = {name: Tensor(name) for name in variables(model)}
-    refuse_other_weights(folder, checkpoint, names, model)
+    fill_own(model, folder, dtype)
     # The config only keeps transformers from looking for its own, of a kind that it does not know.
     tokenizer = tokenizer_in(folder, encoder.vocabulary, config=PreTrainedConfig())
-    fill(model, names, checkpoint, dtype)
     return model, labels, tokenizer

@@ -3,7 +3,6 @@
 A network that reads sums over what another one says of each node has that one in its folder, as `base`.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional
@@ -13,8 +12,8 @@ from flax import nnx
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.models.gcn import GCN, Config
-from dpnlp.models.pretrained.opening import fill, kind_of, refuse_other_weights, variables
-from dpnlp.models.pretrained.weights import Checkpoint, Tensor, new_folder, readable, weight_files, write
+from dpnlp.models.pretrained.own import fill_own, read_own, write_own
+from dpnlp.models.pretrained.weights import new_folder, readable
 
 KIND = "dpnlp-gcn"
 """What config.json calls `model_type`."""
@@ -39,8 +38,7 @@ def save_network(network: Network, folder: str | Path) -> None:
         "aggregations": network.aggregations,
     }
     with new_folder(folder) as whole:
-        (whole / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        write({name: (value[...], False) for name, value in variables(network.model).items()}, whole, 5 * 10**9)
+        write_own(network.model, config, whole)
         if network.base is not None:
             save_network(network.base, whole / "base")
 
@@ -48,11 +46,8 @@ def save_network(network: Network, folder: str | Path) -> None:
 def load_network(folder: str | Path) -> Network:
     """The network in a folder."""
     folder = Path(folder)
-    path, kind = folder / "config.json", kind_of(folder)
-    if kind != KIND:
-        raise BadInput(f"{path}: model_type = {kind!r}, which must be {KIND}; give the folder of a network for graphs.")
+    path, said = folder / "config.json", read_own(folder, KIND, "a network for graphs")
     with readable(path):
-        said = json.loads(path.read_text(encoding="utf-8"))
         classes = tuple(map(str, said["classes"]))
         try:
             config = Config(**said["network"])
@@ -64,8 +59,5 @@ def load_network(folder: str | Path) -> Network:
             f"{path}: it names {len(classes)} classes, and the network has {config.classes}; name each of them."
         )
     model: GCN = nnx.eval_shape(lambda: GCN(config, rngs=nnx.Rngs(0)))
-    checkpoint = Checkpoint(weight_files(folder, folder, "AutoModel"))
-    names = {name: Tensor(name) for name in variables(model)}
-    refuse_other_weights(folder, checkpoint, names, model)
-    fill(model, names, checkpoint, "float32")
+    fill_own(model, folder)
     return Network(model, classes, aggregations, load_network(folder / "base") if (folder / "base").is_dir() else None)
