@@ -54,6 +54,15 @@ def test_every_combination_is_a_run_named_by_what_differs(tmp_path):
     assert runs[2].learning.lot_size == 8
 
 
+def test_settings_may_change_together(tmp_path):
+    settings = {"rewriter": "rewriters/echo", "data": {"train": ["notes.txt"]}}
+    both = {"privacy.epsilon, privacy.label_epsilon": [[1, 2], [3, 4]]}
+    file = grid(tmp_path / "grid.yaml", settings=settings, grid=both)
+    runs = list(planned(file, Path("runs")))
+    assert [run.name for run in runs] == ["epsilon_1-label_epsilon_2", "epsilon_3-label_epsilon_4"]
+    assert [(run.privacy.epsilon, run.privacy.label_epsilon) for run in runs] == [(1, 2), (3, 4)]
+
+
 def test_the_settings_may_be_in_a_file_of_their_own(tmp_path):
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(SETTINGS))
     file = grid(tmp_path / "g.yaml", settings="base.yaml", seeds=[3])
@@ -84,6 +93,7 @@ def test_a_grid_may_start_from_several_files(tmp_path):
     [
         ({"gird": {}}, "gird in "),
         ({"grid": {"privacy.epsilon": 5}}, "it must be a list of values"),
+        ({"grid": {"privacy.epsilon, privacy.delta": [[5, 1e-6], [3]]}}, "[3] must be a list of 2 values"),
         ({"grid": {"privacy.epsilom": [5]}}, "the nearest known one is privacy.epsilon"),
         ({"settings": {}}, "model.start is not given"),
     ],

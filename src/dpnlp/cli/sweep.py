@@ -26,8 +26,8 @@ from dpnlp.cli.train import Train
 class Sweep:
     """Train, or rewrite, with every combination of some settings, one run after the other or several at once, and
     compare the runs in a table and a plot. The file holds under `settings` those of a run, or the names of files that
-    have them, under `grid` lists of values by dotted name, and `seeds`. What is finished is not made again; what was
-    stopped goes on. Every run is charged to the ledger, so that its sum also covers choosing the best of them."""
+    have them, under `grid` lists of values by dotted name, and `seeds`; names with commas between them change together,
+    each value then being a list. What is finished is not made again; what was stopped goes on. Every run is charged to the ledger, so that its sum also covers choosing the best of them."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp sweep configs/nmt/bsd-grid.yaml",
@@ -72,13 +72,25 @@ def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:
     for name, values in (*grid.items(), ("seeds", seeds)):
         if not isinstance(values, list) or not values:
             raise BadInput(f"{name} in {file}: it must be a list of values; write [a, b].")
+    axes = [_axis(file, name, values) for name, values in (*grid.items(), ("privacy.seed", seeds))]
     for start, settings in _starts(file, asked.get("settings") or {}):
-        for values in itertools.product(*grid.values(), seeds):
-            chosen = dict(zip((*grid, "privacy.seed"), values, strict=True))
+        for places in itertools.product(*axes):
+            chosen = {name: value for place in places for name, value in place.items()}
             words = (_word(name, value) for name, value in chosen.items() if value is not None)
             whole = {**_nested(settings, chosen), "name": "-".join(filter(None, (start, *words))) or "run"}
             kind = Rewrite if "rewriter" in whole else verb_of("Train", str(whole.get("task", USUAL)))
             yield replace(from_dict(kind, whole), runs=folder)
+
+
+def _axis(file: Path, name: str, values: list[Any]) -> list[dict[str, Any]]:
+    """What is chosen at each place of one axis: a value, or one for each of several names that change together."""
+    names = [part.strip() for part in name.split(",")]
+    if len(names) == 1:
+        return [{name: value} for value in values]
+    for value in values:
+        if not isinstance(value, list) or len(value) != len(names):
+            raise BadInput(f"{name} in {file}: {value} must be a list of {len(names)} values, one for each name.")
+    return [dict(zip(names, value, strict=True)) for value in values]
 
 
 def _starts(file: Path, settings: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
