@@ -2458,6 +2458,20 @@ DEFECTS = (
         ("runs/test_plots.py",),
     ),
     Defect(
+        "runs that were all made for one ε are drawn over each other",
+        "runs/plots.py",
+        "if len({row.epsilon for row in rows}) > 1 or not numbers:",
+        "if numbers:",
+        ("runs/test_plots.py",),
+    ),
+    Defect(
+        "the numbers of a setting are put in order as text",
+        "runs/plots.py",
+        "float(row.settings[over])",
+        "row.settings[over]",
+        ("runs/test_plots.py",),
+    ),
+    Defect(
         "a long legend is drawn over the picture",
         "runs/plots.py",
         "        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))\n",

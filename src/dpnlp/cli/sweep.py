@@ -37,7 +37,7 @@ class Sweep:
     file: Path = option(help="The YAML file of the grid", positional=True)
     runs: Path | None = option(None, help="The folder of the runs; by default runs/ and the name of the file")
     at_once: int = option(1, help="How many runs to make at the same time")
-    plot: Path | None = option(None, help="Draw the scores over ε into this file")
+    plot: Path | None = option(None, help="Draw the scores into this file, over ε or over what varies")
     dry_run: bool = option(False, help="Only say which runs there are")
     json: bool = option(False, help="Print one JSON object instead of a table", group="output")
 
