@@ -27,7 +27,7 @@ def grid(tmp_path):
 
 
 def drawn(figure):
-    """Name of each line of the one panel, with its points and how far its error bars reach."""
+    """Name of each line of the one panel, with its points, by the nearest tick, and how far its error bars reach."""
     (axes,) = figure.axes
     return lines_of(axes)
 
@@ -37,7 +37,7 @@ def lines_of(axes):
     for container in axes.containers:
         line, _, (bars,) = container.lines
         reach = [(segment[1][1] - segment[0][1]) / 2 for segment in bars.get_segments()]
-        lines[container.get_label()] = list(zip(line.get_xdata(), line.get_ydata(), reach, strict=True))
+        lines[container.get_label()] = list(zip(map(round, line.get_xdata()), line.get_ydata(), reach, strict=True))
     return lines
 
 
@@ -87,6 +87,21 @@ def test_more_lines_than_colours_have_a_panel_for_each_corpus_and_say_which_sett
     found = {axes.get_title(): lines_of(axes) for axes in figure.axes}
     lines = {f"rate {rate}": [(0, rate, 0), (1, rate, 0)] for rate in rates}
     assert found == {"a": lines, "b": lines}
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 40])
+def test_lines_of_equal_scores_stand_side_by_side_at_their_tick(tmp_path, count):
+    runs = [
+        fake(tmp_path / f"{rate}-{epsilon}", epsilon, learning={"rate": rate})
+        for rate in range(count)
+        for epsilon in (1.0, 5.0)
+    ]
+    (axes,) = plots.comparison(Table.of(runs)).axes
+    firsts, seconds = zip(*(container.lines[0].get_xdata() for container in axes.containers), strict=True)
+    assert len(set(firsts)) == count
+    assert [second - first for first, second in zip(firsts, seconds, strict=True)] == pytest.approx([1] * count)
+    assert sum(firsts) == pytest.approx(0)
+    assert max(firsts) - min(firsts) < 0.4
 
 
 def test_the_picture_grows_with_its_legend(tmp_path):

@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -55,16 +56,19 @@ def panels(titles: Mapping[str, Mapping[str, Sequence[Row]]], score: str, over: 
     rows = [row for lines in titles.values() for line in lines.values() for row in line]
     ticks = {_place(row, over): _tick(row, over) for row in sorted(rows, key=lambda row: _place(row, over))}
     names = list(dict.fromkeys(name for lines in titles.values() for name in lines))
+    step = min(0.04, 0.4 / len(names))  # Lines of equal scores stand side by side, and all are seen.
     each = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
     for axes, (title, lines) in zip(each, titles.items(), strict=True):
         for name, line in lines.items():
             points = sorted(line, key=lambda row: _place(row, over))
+            aside = step * (names.index(name) - (len(names) - 1) / 2)
             axes.errorbar(
-                [list(ticks).index(_place(row, over)) for row in points],
+                [list(ticks).index(_place(row, over)) + aside for row in points],
                 [row.scores[score].mean for row in points],
                 [row.scores[score].std or 0 for row in points],
                 label=_text(name),
-                capsize=3,
+                elinewidth=1,
+                capsize=2,
                 clip_on=False,
                 **_look(names.index(name)),
             )
@@ -203,10 +207,11 @@ def _legend(figure: Figure) -> None:
         columns = 2 if max(map(len, known)) <= 24 or len(figure.axes) > 1 else 1
         figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))
         figure.legend(
-            list(known.values()),
+            [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in known.values()],
             list(known),
             loc="outside lower center",
             frameon=False,
+            handlelength=4,
             ncols=columns,
             fontsize=9,
             labelcolor=_INK,
