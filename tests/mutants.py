@@ -2465,6 +2465,13 @@ DEFECTS = (
         ("runs/test_plots.py",),
     ),
     Defect(
+        "a sweep compares whatever lies in its folder",
+        "cli/sweep.py",
+        "Report(runs=made,",
+        "Report(runs=(folder,),",
+        ("cli/test_sweep.py::test_a_sweep_makes_what_is_missing_and_ends_in_a_table_a_plot_and_a_page",),
+    ),
+    Defect(
         "the numbers of a setting are put in order as text",
         "runs/plots.py",
         "float(row.settings[over])",

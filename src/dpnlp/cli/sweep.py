@@ -54,8 +54,9 @@ class Sweep:
             failed = [why for why in workers.map(_made, waiting) if why]
         for why in failed:
             warn(why)
-        if len(failed) < len(grid):
-            Report(runs=(folder,), output=folder / "report.html", plot=self.plot, json=self.json).run()
+        made = tuple(one.runs / one.name for one in grid if one.finished)  # Others may lie in the folder, too.
+        if made:
+            Report(runs=made, output=folder / "report.html", plot=self.plot, json=self.json).run()
         if failed:
             raise BadInput(
                 f"{self.file}: {len(failed)} of its {len(grid)} runs could not be made; see the notes above."
