@@ -23,6 +23,7 @@ METHODS = {
     "neighbours": "a node: 3 neighbours",
     "splits-node": "a node: 100 splits",
     "splits": "a subgraph: 100 splits",
+    "splits-1000": "a subgraph: 1,000 splits",
     "whole-graph": "the whole graph",
 }
 """The files of configs/graphs, and what is promised of whom, learned how."""
@@ -84,7 +85,7 @@ def main() -> None:
             "|".join(["", called, *(str(one.scores[SCORE]) for lines in panels.values() for one in lines[called]), ""])
         )
     if given.picture:
-        plots.save(plots.panels_by_epsilon(panels, SCORE), given.picture)
+        plots.save(plots.panels(panels, SCORE), given.picture)
 
 
 if __name__ == "__main__":

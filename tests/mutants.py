@@ -2458,6 +2458,27 @@ DEFECTS = (
         ("runs/test_plots.py",),
     ),
     Defect(
+        "runs that were all made for one ε are drawn over each other",
+        "runs/plots.py",
+        "if len({row.epsilon for row in rows}) > 1 or not numbers:",
+        "if numbers:",
+        ("runs/test_plots.py",),
+    ),
+    Defect(
+        "a sweep compares whatever lies in its folder",
+        "cli/sweep.py",
+        "Report(runs=made,",
+        "Report(runs=(folder,),",
+        ("cli/test_sweep.py::test_a_sweep_makes_what_is_missing_and_ends_in_a_table_a_plot_and_a_page",),
+    ),
+    Defect(
+        "the numbers of a setting are put in order as text",
+        "runs/plots.py",
+        "float(row.settings[over])",
+        "row.settings[over]",
+        ("runs/test_plots.py",),
+    ),
+    Defect(
         "a long legend is drawn over the picture",
         "runs/plots.py",
         "        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))\n",

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,10 @@ def test_a_sweep_makes_what_is_missing_and_ends_in_a_table_a_plot_and_a_page(hom
     assert len(made) == 2
     assert main(shlex.split(f"sweep {file}")) == 0
     assert {path: path.stat().st_mtime_ns for path in made} == made
+    capsys.readouterr()
+    shutil.copytree(home / "runs" / "small" / "epsilon_8", home / "runs" / "small" / "another")
+    assert main(shlex.split(f"sweep {file} --json")) == 0
+    assert {run["run"] for run in json.loads(capsys.readouterr().out)["runs"]} == {"epsilon_inf", "epsilon_8"}
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_made(home, capsys):

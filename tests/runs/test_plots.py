@@ -27,7 +27,7 @@ def grid(tmp_path):
 
 
 def drawn(figure):
-    """Name of each line of the one panel, with its points and how far its error bars reach."""
+    """Name of each line of the one panel, with its points, by the nearest tick, and how far its error bars reach."""
     (axes,) = figure.axes
     return lines_of(axes)
 
@@ -37,12 +37,12 @@ def lines_of(axes):
     for container in axes.containers:
         line, _, (bars,) = container.lines
         reach = [(segment[1][1] - segment[0][1]) / 2 for segment in bars.get_segments()]
-        lines[container.get_label()] = list(zip(line.get_xdata(), line.get_ydata(), reach, strict=True))
+        lines[container.get_label()] = list(zip(map(round, line.get_xdata()), line.get_ydata(), reach, strict=True))
     return lines
 
 
 def test_scores_stand_over_their_epsilon_with_the_deviation_over_seeds(grid):
-    figure = plots.scores_by_epsilon(grid)
+    figure = plots.comparison(grid)
     std = pytest.approx(math.sqrt(0.5))
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["1", "5", "∞"]
     assert drawn(figure) == {
@@ -54,14 +54,14 @@ def test_scores_stand_over_their_epsilon_with_the_deviation_over_seeds(grid):
 def test_a_line_ends_with_its_own_run_without_privacy_where_there_is_one(grid, tmp_path):
     runs = [run for found in grid.rows for run in found.runs]
     runs.append(fake(tmp_path / "poisson", math.inf, Sampling.POISSON, bleu=99.0))
-    lines = drawn(plots.scores_by_epsilon(Table.of(runs)))
+    lines = drawn(plots.comparison(Table.of(runs)))
     assert [lines[name][-1][1] for name in ("poisson, add-remove", "shuffled, zero-out")] == [99.0, 41.5]
 
 
 def test_panels_share_their_axes_and_a_line_looks_alike_in_all_of_them(grid):
     of = {name: [row for row in grid.rows if row.settings["sampling"] == name] for name in ("poisson", "shuffled")}
     lines = {"a": of["poisson"], "b": of["shuffled"]}
-    figure = plots.panels_by_epsilon({"one": {"b": of["poisson"][-1:]}, "two": lines}, "bleu")
+    figure = plots.panels({"one": {"b": of["poisson"][-1:]}, "two": lines}, "bleu")
     first, second = figure.axes
     assert [axes.get_title() for axes in figure.axes] == ["one", "two"]
     assert lines_of(first) == {"b": [(0, 1.5, pytest.approx(math.sqrt(0.5)))]}
@@ -76,35 +76,103 @@ def test_panels_share_their_axes_and_a_line_looks_alike_in_all_of_them(grid):
 
 
 def test_more_lines_than_colours_have_a_panel_for_each_corpus_and_say_which_setting_they_have(tmp_path):
-    cases = [(corpus, rate) for corpus in ("a", "b") for rate in (0.1, 0.2, 0.3, 0.4)]
+    rates = (0.1, 0.2, 0.3, 0.4, 0.5)
     runs = [
-        fake(tmp_path / f"{corpus}-{rate}", corpus=corpus, bleu=100 * rate, learning={"rate": rate})
-        for corpus, rate in cases
+        fake(tmp_path / f"{corpus}-{rate}-{epsilon}", epsilon, corpus=corpus, bleu=rate, learning={"rate": rate})
+        for corpus in ("a", "b")
+        for rate in rates
+        for epsilon in (1.0, 5.0)
     ]
-    figure = plots.scores_by_epsilon(Table.of(runs))
+    figure = plots.comparison(Table.of(runs))
     found = {axes.get_title(): lines_of(axes) for axes in figure.axes}
-    lines = {f"rate {rate}": [(0, pytest.approx(100 * rate), 0)] for rate in (0.1, 0.2, 0.3, 0.4)}
+    lines = {f"rate {rate}": [(0, rate, 0), (1, rate, 0)] for rate in rates}
     assert found == {"a": lines, "b": lines}
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 40])
+def test_lines_of_equal_scores_stand_side_by_side_at_their_tick(tmp_path, count):
+    runs = [
+        fake(tmp_path / f"{rate}-{epsilon}", epsilon, learning={"rate": rate})
+        for rate in range(count)
+        for epsilon in (1.0, 5.0)
+    ]
+    (axes,) = plots.comparison(Table.of(runs)).axes
+    firsts, seconds = zip(*(container.lines[0].get_xdata() for container in axes.containers), strict=True)
+    assert len(set(firsts)) == count
+    assert [second - first for first, second in zip(firsts, seconds, strict=True)] == pytest.approx([1] * count)
+    assert sum(firsts) == pytest.approx(0)
+    assert max(firsts) - min(firsts) < 0.4
 
 
 def test_the_picture_grows_with_its_legend(tmp_path):
     runs = [fake(tmp_path / f"{rate}", learning={"rate": f"{rate} after a long warm-up"}) for rate in range(30)]
-    figure = plots.scores_by_epsilon(Table.of(runs))
+    figure = plots.comparison(Table.of(runs))
     figure.draw_without_rendering()
     (axes,), (legend,) = figure.axes, figure.legends
     assert legend.get_window_extent().y1 < axes.get_tightbbox().y0
     assert axes.get_window_extent().height > 200
 
 
+def axis_of(figure):
+    """What stands below the axis of the one panel."""
+    (axes,) = figure.axes
+    return [text.get_text() for text in axes.get_xticklabels()], axes.get_xlabel()
+
+
 def test_runs_without_privacy_alone_are_drawn_too(tmp_path):
-    runs = [fake(tmp_path / corpus, math.inf, corpus=corpus) for corpus in ("a", "b")]
-    assert list(drawn(plots.scores_by_epsilon(Table.of(runs)))) == ["a", "b"]
+    figure = plots.comparison(Table.of(fake(tmp_path / corpus, math.inf, corpus=corpus) for corpus in ("a", "b")))
+    assert list(drawn(figure)) == ["a", "b"]
+    assert axis_of(figure) == (["∞"], "ε (less is more private; ∞ is no privacy)")
+
+
+@pytest.mark.parametrize(("epsilon", "said"), [(math.inf, "no privacy"), (4.0, "ε = 4")])
+def test_where_epsilon_does_not_vary_lines_lead_over_the_numbers_of_a_setting(tmp_path, epsilon, said):
+    figure = plots.comparison(
+        Table.of(
+            fake(tmp_path / f"{corpus}-{share}", epsilon, bleu=30 * share, data={"corpus": corpus, "share": share})
+            for corpus in ("a", "b")
+            for share in (10, 0.5, 2)  # Neither in order, nor in order as text.
+        )
+    )
+    assert axis_of(figure) == (["0.5", "2", "10"], f"data.share ({said})")
+    assert drawn(figure) == {corpus: [(0, 15, 0), (1, 60, 0), (2, 300, 0)] for corpus in ("a", "b")}
+
+
+def test_of_several_settings_that_vary_the_one_with_most_numbers_is_the_axis(tmp_path):
+    figure = plots.comparison(
+        Table.of(
+            fake(tmp_path / f"{rate}-{epochs}", learning={"rate": rate, "epochs": epochs})
+            for rate in (20, 40)
+            for epochs in (2, 5, 10)
+        )
+    )
+    assert axis_of(figure) == (["2", "5", "10"], "learning.epochs (ε = 4)")
+    assert list(drawn(figure)) == ["rate 20", "rate 40"]
+
+
+def test_where_epsilon_varies_it_is_the_axis_whatever_else_varies(tmp_path):
+    figure = plots.comparison(
+        Table.of(
+            fake(tmp_path / f"{share}-{epsilon}", epsilon, data={"share": share})
+            for share in (0.1, 0.2, 0.3)
+            for epsilon in (1.0, math.inf)
+        )
+    )
+    assert axis_of(figure) == (["1", "∞"], "ε (less is more private; ∞ is no privacy)")
+    assert list(drawn(figure)) == ["share 0.1", "share 0.2", "share 0.3"]
+
+
+def test_a_setting_that_is_not_a_number_everywhere_is_no_axis(tmp_path):
+    runs = [fake(tmp_path / str(most), math.inf, data={"most": most}) for most in (1, 2, None)]
+    figure = plots.comparison(Table.of(runs))
+    assert axis_of(figure)[0] == ["∞"]
+    assert sorted(drawn(figure)) == ["most 1", "most 2", "most none"]
 
 
 def test_without_scores_there_is_no_picture(tmp_path):
     run = fake(tmp_path / "a")
     run.write_metrics([])
-    assert plots.scores_by_epsilon(Table.of([run])) is None
+    assert plots.comparison(Table.of([run])) is None
     assert plots.curves(run) == []
 
 
@@ -128,7 +196,7 @@ def test_no_curve_of_epsilon_without_privacy_and_none_through_two_points(tmp_pat
 
 
 def test_a_drawing_for_a_page_is_well_formed_and_takes_the_pages_colours(grid):
-    figure = plots.scores_by_epsilon(grid)
+    figure = plots.comparison(grid)
     text = plots.as_svg(figure, "a")
     root = ElementTree.fromstring(text)
     words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -144,7 +212,7 @@ def test_a_drawing_for_a_page_is_well_formed_and_takes_the_pages_colours(grid):
 
 
 def test_a_picture_that_cannot_be_written_is_one_sentence(grid, tmp_path):
-    plots.save(plots.scores_by_epsilon(grid), tmp_path / "a.pdf")
+    plots.save(plots.comparison(grid), tmp_path / "a.pdf")
     assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(BadInput, match=r"a\.xyz: it cannot be written .*; try a path that ends in \.png"):
-        plots.save(plots.scores_by_epsilon(grid), tmp_path / "a.xyz")
+        plots.save(plots.comparison(grid), tmp_path / "a.xyz")

@@ -34,7 +34,9 @@ class Report:
         None, help="Write the page here; by default it is report.html in the one folder that is given", group="output"
     )
     plot: Path | None = option(
-        None, help="Draw into this file: scores over the steps of one run, or over ε of several", group="output"
+        None,
+        help="Draw into this file: the scores of one run over its steps, or of several over ε or over what varies",
+        group="output",
     )
     format: Literal["text", "markdown", "csv"] = option("text", help="How the table is printed", group="output")
     samples: int = option(
@@ -105,7 +107,7 @@ def _found(folders: tuple[Path, ...]) -> Iterator[Run]:
 def _draw(runs: list[Run], table: Table, file: Path) -> None:
     from dpnlp.runs import plots  # matplotlib takes a second to import
 
-    figures = plots.curves(runs[0]) if len(runs) == 1 else [plots.scores_by_epsilon(table)]
+    figures = plots.curves(runs[0]) if len(runs) == 1 else [plots.comparison(table)]
     if not figures or figures[0] is None:
         need = "a curve needs three evaluations, a comparison one of some run"
         raise BadInput(f"--plot = {file}: there are too few scores to draw; {need}.")

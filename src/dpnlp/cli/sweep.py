@@ -37,7 +37,7 @@ class Sweep:
     file: Path = option(help="The YAML file of the grid", positional=True)
     runs: Path | None = option(None, help="The folder of the runs; by default runs/ and the name of the file")
     at_once: int = option(1, help="How many runs to make at the same time")
-    plot: Path | None = option(None, help="Draw the scores over ε into this file")
+    plot: Path | None = option(None, help="Draw the scores into this file, over ε or over what varies")
     dry_run: bool = option(False, help="Only say which runs there are")
     json: bool = option(False, help="Print one JSON object instead of a table", group="output")
 
@@ -54,8 +54,9 @@ class Sweep:
             failed = [why for why in workers.map(_made, waiting) if why]
         for why in failed:
             warn(why)
-        if len(failed) < len(grid):
-            Report(runs=(folder,), output=folder / "report.html", plot=self.plot, json=self.json).run()
+        made = tuple(one.runs / one.name for one in grid if one.finished)  # Others may lie in the folder, too.
+        if made:
+            Report(runs=made, output=folder / "report.html", plot=self.plot, json=self.json).run()
         if failed:
             raise BadInput(
                 f"{self.file}: {len(failed)} of its {len(grid)} runs could not be made; see the notes above."

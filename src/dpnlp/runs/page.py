@@ -55,7 +55,7 @@ def page_of_runs(runs: Sequence[Run], place: Path) -> str:
             element("h2", "Scores"),
             table(grouped.columns, cells, "scores", figures_from=grouped.columns.index("ε")),
             *(paragraph(note, class_="note") for note in grouped.notes),
-            _scores_by_epsilon(grouped),
+            _comparison(grouped),
         ),
         section(element("h2", "The runs"), *(_in_short(run, n, place) for n, run in enumerate(in_order))),
     )
@@ -233,10 +233,10 @@ def _curves(run: Run) -> Html:
     return section(element("h2", "While it learned"), drawn) if drawn else Html("")
 
 
-def _scores_by_epsilon(grouped: Table) -> Html:
+def _comparison(grouped: Table) -> Html:
     from dpnlp.runs import plots
 
-    figure = plots.scores_by_epsilon(grouped)
+    figure = plots.comparison(grouped)
     return _figures([plots.as_svg(figure, "scores")] if figure else [])
 
 

@@ -1,7 +1,7 @@
-"""Pictures of runs: scores against ε over many runs, and the curves of one.
+"""Pictures of runs: the scores of many over ε or over what varies instead, and the curves of one.
 
-Colours are those of Okabe and Ito, which colour-blind readers tell apart, and a grey; markers and dashes tell lines
-apart in print.
+Colours are those of Okabe and Ito, which colour-blind readers tell apart, with a grey for their yellow; markers and
+dashes tell lines apart in print.
 """
 
 import io
@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -21,52 +22,59 @@ from dpnlp.checks import BadInput
 from dpnlp.runs.folder import Run
 from dpnlp.runs.tables import LABELS, OF_THE_GUARANTEE, Row, Table, cost, label
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#767676")
-_MARKERS, _DASHES = "osD^vPX", ("-", "--", "-.", ":")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#767676", "#000000")
+_MARKERS, _DASHES = "osD^vPX*", ("-", "--", "-.", ":")
 _INK = "#333333"
+EPSILON = "ε"
+"""What scores are drawn over, unless it is the name of a setting."""
 
 
-def scores_by_epsilon(table: Table) -> Figure | None:
+def comparison(table: Table) -> Figure | None:
     """Figure 2 of DP-NMT: a line per setting over ε up to ∞, with the deviation over seeds; None without scores.
 
-    Where these are more lines than there are colours, every corpus has a panel of its own.
+    Where ε is the same in all rows, lines lead over a setting of numbers that is not. Where there are more lines than
+    colours, every corpus has a panel of its own.
     """
     score = next(iter(table.scores), "")
     rows = [row for row in table.rows if score in row.scores]
     if not rows:
         return None
-    lines = _lines(rows)
+    over = _varies(rows)
+    lines = _lines(rows, over)
     if len(lines) <= len(COLORS) or "corpus" not in rows[0].settings:
-        return panels_by_epsilon({"": lines}, score)
+        return panels({"": lines}, score, over)
     corpora: dict[str, list[Row]] = {}
     for row in rows:
         others = {name: value for name, value in row.settings.items() if name != "corpus"}
         corpora.setdefault(row.settings["corpus"], []).append(replace(row, settings=others))
-    return panels_by_epsilon({corpus: _lines(found) for corpus, found in corpora.items()}, score)
+    return panels({corpus: _lines(found, over) for corpus, found in corpora.items()}, score, over)
 
 
-def panels_by_epsilon(panels: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> Figure:
+def panels(titles: Mapping[str, Mapping[str, Sequence[Row]]], score: str, over: str = EPSILON) -> Figure:
     """The same picture for each of several titles, side by side: lines of one name look alike in all of them."""
-    figure = Figure(figsize=(2.7 * len(panels) if len(panels) > 1 else 4.5, 3.0), layout="constrained", dpi=200)
-    ticks = sorted({row.epsilon for lines in panels.values() for line in lines.values() for row in line})
-    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    no_privacy = "; ∞ is no privacy" if math.inf in ticks and len(panels) == 1 else ""  # Too wide for several.
-    each = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, (title, lines) in zip(each, panels.items(), strict=True):
+    figure = Figure(figsize=(2.7 * len(titles) if len(titles) > 1 else 4.5, 3.0), layout="constrained", dpi=200)
+    rows = [row for lines in titles.values() for line in lines.values() for row in line]
+    ticks = {_place(row, over): _tick(row, over) for row in sorted(rows, key=lambda row: _place(row, over))}
+    names = list(dict.fromkeys(name for lines in titles.values() for name in lines))
+    step = min(0.04, 0.4 / len(names))  # Lines of equal scores stand side by side, and all are seen.
+    each = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
+    for axes, (title, lines) in zip(each, titles.items(), strict=True):
         for name, line in lines.items():
-            points = sorted(line, key=lambda row: row.epsilon)
+            points = sorted(line, key=lambda row: _place(row, over))
+            aside = step * (names.index(name) - (len(names) - 1) / 2)
             axes.errorbar(
-                [ticks.index(row.epsilon) for row in points],
+                [list(ticks).index(_place(row, over)) + aside for row in points],
                 [row.scores[score].mean for row in points],
                 [row.scores[score].std or 0 for row in points],
                 label=_text(name),
-                capsize=3,
+                elinewidth=1,
+                capsize=2,
                 clip_on=False,
                 **_look(names.index(name)),
             )
-        axes.set_xticks(range(len(ticks)), [cost(tick) for tick in ticks])
+        axes.set_xticks(range(len(ticks)), list(ticks.values()))
         axes.set_title(_text(title), fontsize=10)
-        axes.set_xlabel(f"ε (less is more private{no_privacy})")
+        axes.set_xlabel(_text(_what(rows, over, short=len(titles) > 1)))
         axes.margins(x=0.08)
         _plain(axes)
     each[0].set(ylabel=label(score), ylim=(0, None))  # Once all lines are there, for the panels share it.
@@ -74,11 +82,43 @@ def panels_by_epsilon(panels: Mapping[str, Mapping[str, Sequence[Row]]], score: 
     return figure
 
 
-def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each line, by its name. Every line ends with the run without privacy that is most like it."""
+def _varies(rows: Sequence[Row]) -> str:
+    """What to draw the scores over: ε, or, where it is the same in all rows, the setting with the most numbers."""
+    columns = {name: [row.settings[name] for row in rows] for name in rows[0].settings}
+    numbers = {name: len(set(values)) for name, values in columns.items() if all(map(_is_number, values))}
+    if len({row.epsilon for row in rows}) > 1 or not numbers:
+        return EPSILON
+    return max(numbers, key=lambda name: numbers[name])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _place(row: Row, over: str) -> float:
+    return row.epsilon if over == EPSILON else float(row.settings[over])
+
+
+def _tick(row: Row, over: str) -> str:
+    return cost(row.epsilon) if over == EPSILON else row.settings[over]
+
+
+def _what(rows: Sequence[Row], over: str, *, short: bool) -> str:
+    """What is written below the axis; one of several panels is too narrow for all of it."""
+    if over == EPSILON:
+        open_ended = "; ∞ is no privacy" if not short and any(math.isinf(row.epsilon) for row in rows) else ""
+        return f"ε (less is more private{open_ended})"
+    return f"{over} (no privacy)" if math.isinf(rows[0].epsilon) else f"{over} (ε = {cost(rows[0].epsilon)})"
+
+
+def _lines(rows: Sequence[Row], over: str) -> dict[str, list[Row]]:
+    """The rows of each line, by its name. Over ε, every line ends with the run without privacy that is most like it."""
 
     def name(row: Row, but: Iterable[str] = ()) -> str:
-        shown = {key: value for key, value in row.settings.items() if key not in but}
+        shown = {key: value for key, value in row.settings.items() if key not in (over, *but)}
         return ", ".join(f"{key.rpartition('.')[2]} {value}" if "." in key else value for key, value in shown.items())
 
     lines: dict[str, list[Row]] = {}
@@ -167,10 +207,11 @@ def _legend(figure: Figure) -> None:
         columns = 2 if max(map(len, known)) <= 24 or len(figure.axes) > 1 else 1
         figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))
         figure.legend(
-            list(known.values()),
+            [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in known.values()],
             list(known),
             loc="outside lower center",
             frameon=False,
+            handlelength=4,
             ncols=columns,
             fontsize=9,
             labelcolor=_INK,
