@@ -77,7 +77,7 @@ def main() -> None:
             told = {row.epsilon: str(row.scores[SCORE]) for row in line}
             print(f"|{called}|" + "|".join(told.get(tick, "") for tick in ticks) + "|")
     if given.picture:
-        plots.save(plots.panels_by_epsilon({title: lines for title, lines in panels.items() if lines}, SCORE), given.picture)
+        plots.save(plots.panels({title: lines for title, lines in panels.items() if lines}, SCORE), given.picture)
 
 
 if __name__ == "__main__":

@@ -674,7 +674,7 @@ DEFECTS = (
     Defect(
         "a loss that mixes examples let through",
         "training/independence.py",
-        "    if differ(together, alone):",
+        "    if differ(together, np.concatenate(alone)):",
         "    if False:",
         INDEPENDENCE,
     ),
@@ -1235,8 +1235,8 @@ DEFECTS = (
     Defect(
         "a text becomes a part of a program that is kept",
         "training/independence.py",
-        "    together = losses(batch)\n",
-        "    together = jax.jit(lambda parameters: loss(parts.model(parameters), batch))(parts.parameters)\n",
+        "        together = losses(batch)\n",
+        "        together = jax.jit(lambda parameters: loss(parts.model(parameters), batch))(parts.parameters)\n",
         ("cli/test_reading.py::test_programs_that_are_kept_for_the_next_run_hold_nothing_of_the_texts",),
     ),
     Defect(

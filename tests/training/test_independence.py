@@ -35,6 +35,29 @@ def test_a_loss_of_each_example_by_itself_is_let_through(case, examples):
     refuse_mixing(loss, apart(model), batch)
 
 
+def test_small_losses_beside_a_large_one_may_have_its_rounding():
+    model, _, (x, y) = line_case(4, 0)
+
+    def rounded(model, batch):
+        """Alone an example has a loss of 0.001, beside others one of 0.0011: logits of 1e4 round that much."""
+        small = 0.001 if len(batch[0]) == 1 else 0.0011
+        return jnp.where(batch[0][:, 0] == x[0, 0], 10.0, small)
+
+    refuse_mixing(rounded, apart(model), (x, y))
+
+
+def test_products_are_compared_in_full_precision():
+    model, loss, batch = line_case(4, 0)
+    seen = set()
+
+    def watched(model, batch):
+        seen.add((len(batch[0]), jax.config.jax_default_matmul_precision))
+        return loss(model, batch)
+
+    refuse_mixing(watched, apart(model), batch)
+    assert {(4, "highest"), (1, "highest")} <= seen
+
+
 def test_a_batch_of_host_arrays_is_let_through():
     model, loss, batch = line_case(4, 0)
     assert all(isinstance(leaf, np.ndarray) for leaf in batch)

@@ -27,7 +27,8 @@ class Sweep:
     """Train, or rewrite, with every combination of some settings, one run after the other or several at once, and
     compare the runs in a table and a plot. The file holds under `settings` those of a run, or the names of files that
     have them, under `grid` lists of values by dotted name, and `seeds`; names with commas between them change together,
-    each value then being a list. What is finished is not made again; what was stopped goes on. Every run is charged to the ledger, so that its sum also covers choosing the best of them."""
+    each value then being a list. What is finished is not made again; what was stopped goes on. Every run is charged to
+    the ledger, so that its sum also covers choosing the best of them."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp sweep configs/nmt/bsd-grid.yaml",

@@ -17,7 +17,8 @@ from dpnlp.training.clipping import Loss
 from dpnlp.training.parameters import Parts
 
 TOLERANCE, HALF_TOLERANCE = 2e-3, 3e-2
-"""What the same computation in another shape may differ by, in float32 and in less; mixing changes the first digits."""
+"""What the same computation in another shape may differ by, in float32 and in less, as a share of the largest loss: a
+small one is a difference of large logits, and has their rounding. Mixing changes the first digits."""
 
 _KEPT = {
     nnx.BatchStat: (
@@ -53,18 +54,23 @@ def refuse_mixing(loss: Loss, parts: Parts, batch: Any, *otherwise_padded: Any) 
     losses = partial(compiled, parts.parameters, parts.rest)
 
     def differ(first: Any, second: Any) -> bool:
-        return not np.allclose(first, second, rtol=HALF_TOLERANCE if half else TOLERANCE, atol=1e-6, equal_nan=True)
+        largest = np.max(np.abs(first), where=np.isfinite(first), initial=0)
+        return not np.allclose(
+            first, second, rtol=0, atol=1e-6 + (HALF_TOLERANCE if half else TOLERANCE) * largest, equal_nan=True
+        )
 
-    together = losses(batch)
-    alone = np.concatenate([losses(jax.tree.map(lambda leaf, at=at: leaf[at : at + 1], batch)) for at in range(size)])
-    if differ(together, alone):
+    # GPUs multiply float32 with three digits by default, and in another shape with other ones.
+    with jax.default_matmul_precision("highest"):
+        together = losses(batch)
+        alone = [losses(jax.tree.map(lambda leaf, at=at: leaf[at : at + 1], batch)) for at in range(size)]
+        padded = [losses(jax.tree.map(jnp.asarray, other)) for other in otherwise_padded]
+    if differ(together, np.concatenate(alone)):
         raise BadInput(
             "loss: the loss of an example changes with what else is in its batch; normalise it by the example's own "
             "tokens, and keep the batch on the first axis of every layer."
         )
-    for other in otherwise_padded:
-        if differ(together, losses(jax.tree.map(jnp.asarray, other))):
-            raise BadInput(
-                "loss: the loss of an example changes with the length that its batch is padded to; mask the padding "
-                "wherever the model looks from one token to another, and count the example's own tokens alone."
-            )
+    if any(differ(together, other) for other in padded):
+        raise BadInput(
+            "loss: the loss of an example changes with the length that its batch is padded to; mask the padding "
+            "wherever the model looks from one token to another, and count the example's own tokens alone."
+        )
