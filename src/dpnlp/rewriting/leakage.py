@@ -4,10 +4,12 @@ A rewriter that was trained on private texts can write them out, whatever noise 
 text was rewritten, and not what the rewriter knows by heart.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
@@ -17,6 +19,9 @@ N = 4
 
 _SHOWN = 8
 """Pairs of a released text and the nearest text behind the rewriter that are shown."""
+
+_ENTRIES = 2**23
+"""Pairs that are compared at once."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +55,14 @@ class Leakage:
 
 def leakage(released: Sequence[str], behind: Sequence[str]) -> Leakage:
     """Compares released texts with the texts that a rewriter was made of. Case does not count, nor does spacing."""
-    if not released or not behind:
+    known = {words: text for text in behind if (words := _words(text))}
+    if not released or not known:
         raise BadInput(
             "leakage: there must be a text on either side; give released texts and those behind the rewriter."
         )
-    known = {words: text for text in behind if (words := _words(text))}
     grams = {gram for words in known for gram in _grams(words, N)}
     found = [gram in grams for text in released for gram in _grams(_words(text), N)]
-    index = _index(known)
-    nearest = [_nearest(text, index, known) for text in released]
+    nearest = list(_nearest(released, known))
     return Leakage(
         texts=len(released),
         whole=_mean([_words(text) in known for text in released]),
@@ -79,26 +83,27 @@ def _grams(words: Words, n: int) -> list[Words]:
     return [words[start : start + n] for start in range(len(words) - checks.count("n", n) + 1)]
 
 
-def _index(known: dict[Words, str]) -> dict[str, list[Words]]:
-    """The texts that each word is in."""
-    index = defaultdict(list)
-    for words in known:
-        for word in set(words):
-            index[word].append(words)
-    return index
+def _nearest(released: Sequence[str], known: Mapping[Words, str]) -> Iterator[Near]:
+    """The nearest for each text; of several, the last in the order of their words."""
+    behind = sorted(known, reverse=True)
+    number = {word: place for place, word in enumerate(dict.fromkeys(word for words in behind for word in words))}
+    sets, sizes = _sets(behind, number), np.array([len(set(words)) for words in behind])
+    at_once = max(1, _ENTRIES // len(behind))
+    for start in range(0, len(released), at_once):
+        texts = released[start : start + at_once]
+        own = [_words(text) for text in texts]
+        shared = (_sets(own, number) @ sets.T).toarray()
+        alike = shared / (np.array([len(set(words)) for words in own])[:, None] + sizes - shared)
+        for text, row, best in zip(texts, alike, alike.argmax(axis=1), strict=True):
+            yield Near(text, known[behind[best]] if row[best] else "", float(row[best]))
 
 
-def _nearest(text: str, index: dict[str, list[Words]], known: dict[Words, str]) -> Near:
-    own = set(_words(text))
-    shared = Counter(words for word in own for words in index.get(word, ()))
-    if not shared:
-        return Near(text, "", 0.0)
-    best = max(shared, key=lambda words: (_jaccard(shared[words], own, words), words))
-    return Near(text, known[best], _jaccard(shared[best], own, best))
-
-
-def _jaccard(shared: int, own: set[str], words: Words) -> float:
-    return shared / (len(own) + len(set(words)) - shared)
+def _sets(texts: Sequence[Words], number: Mapping[str, int]) -> csr_array:
+    """[texts, words], 1 where a word is in a text; words that are unknown are left out."""
+    rows = [sorted({number[word] for word in words if word in number}) for words in texts]
+    starts = np.cumsum([0, *map(len, rows)])
+    columns = np.fromiter((column for row in rows for column in row), np.int32, starts[-1])
+    return csr_array((np.ones(len(columns), np.float32), columns, starts), shape=(len(texts), len(number)))
 
 
 def _mean(values: Sequence[float]) -> float:
