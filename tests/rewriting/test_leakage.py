@@ -1,6 +1,5 @@
 """What comes out again of the texts that a rewriter was made of."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,20 +46,5 @@ def test_against_a_loop(released, behind):
 def test_nothing_to_compare_is_refused():
     with pytest.raises(BadInput, match="there must be a text on either side"):
         leakage([], BEHIND)
-
-
-WORDS = st.lists(st.lists(st.sampled_from("abcde"), max_size=5).map(" ".join), min_size=1, max_size=8)
-
-
-@given(WORDS, WORDS.filter(lambda texts: any(texts)))
-def test_the_nearest_is_that_of_a_naive_loop(released, behind):
-    def jaccard(one, other):
-        one, other = set(one.split()), set(other.split())
-        return len(one & other) / len(one | other)
-
-    found = leakage(released, behind)
-    best = [max(jaccard(text, other) for other in behind if other) for text in released]
-    assert found.alike == pytest.approx(np.mean(best), abs=1e-6)
-    for near, expected in zip(found.nearest, best, strict=False):
-        assert near.alike == pytest.approx(expected, abs=1e-6)
-        assert (jaccard(near.released, near.nearest) if near.nearest else 0) == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(BadInput, match="there must be a text on either side"):
+        leakage(BEHIND, ["", " "])
