@@ -1,6 +1,7 @@
 """The entry point: finds the verb, runs it, and turns whatever goes wrong into one sentence and an exit code.
 
-0 is success, 2 bad input, 1 any other failure, 130 an interrupt, 141 a reader that went away, as in `| head`.
+0 is success, 2 bad input, 3 a claim that an audit finds broken, 1 any other failure, 130 an interrupt, 141 a reader
+that went away, as in `| head`.
 """
 
 import os
@@ -18,9 +19,9 @@ from dpnlp.cli.config import Config, as_typed, help_text, nearest, parse, width
 
 
 class Verb(Config, Protocol):
-    """A frozen dataclass of options that does something."""
+    """A frozen dataclass of options that does something. What it returns, if anything, is the exit code."""
 
-    def run(self) -> None: ...
+    def run(self) -> int | None: ...
 
 
 class Command(NamedTuple):
@@ -50,6 +51,17 @@ COMMANDS: Commands = {
     ("account", "mechanism", "gaussian"): Command("dpnlp.cli.mechanism:Gaussian", "Gaussian noise on one answer"),
     ("account", "mechanism", "exponential"): Command(
         "dpnlp.cli.mechanism:Exponential", "A choice among candidates with scores"
+    ),
+    ("audit", "mechanism"): Command("dpnlp.cli.audit:BlackBox", "Test what any mechanism claims on two inputs"),
+    ("audit", "mechanism", "randomized-response"): Command(
+        "dpnlp.cli.audit:AuditRandomizedResponse", "Test randomized response"
+    ),
+    ("audit", "mechanism", "subset-response"): Command("dpnlp.cli.audit:AuditSubsetResponse", "Test subset response"),
+    ("audit", "mechanism", "laplace"): Command("dpnlp.cli.audit:AuditLaplace", "Test Laplace noise"),
+    ("audit", "mechanism", "gaussian"): Command("dpnlp.cli.audit:AuditGaussian", "Test Gaussian noise"),
+    ("audit", "mechanism", "metric"): Command("dpnlp.cli.audit:AuditMetric", "Test the noise of metric privacy"),
+    ("audit", "mechanism", "exponential"): Command(
+        "dpnlp.cli.audit:AuditExponential", "Test a choice among candidates with scores"
     ),
     ("ledger",): Command("dpnlp.cli.ledger:Show", "Show what was released from a data set and what all of it cost"),
     ("ledger", "budget"): Command("dpnlp.cli.ledger:Budget", "Set what may be spent on a data set"),
@@ -116,7 +128,7 @@ def _dispatch(words: Sequence[str], commands: Commands) -> int:
     else:
         chosen = parse(verb, rest, name)
         try:
-            chosen.run()
+            return chosen.run() or 0
         except BadInput as error:
             raise BadInput(as_typed(verb, str(error))) from error
     return 0

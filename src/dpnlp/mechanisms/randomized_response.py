@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta
 
 from dpnlp import checks, events
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
 from dpnlp.mechanisms.base import Mechanism
+from dpnlp.mechanisms.confidence import at_least, at_most
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Coins, Integers, Source, below
 
 _RESOLUTION = 2**62
@@ -107,8 +107,7 @@ class RandomizedResponse(Mechanism):
         if checks.count("hits", hits, least=0) > n:
             raise BadInput(f"hits = {hits}: it must not exceed the {n} people.")
         tail = (1 - confidence) / 2
-        low = float(beta.ppf(tail, hits, n - hits + 1)) if hits else 0.0
-        high = float(beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
+        low, high = float(at_least(hits, n, tail)), float(at_most(hits, n, tail))
         wrong = (1 - self.theta) / (self.categories - 1)
 
         def corrected(r: float) -> float:

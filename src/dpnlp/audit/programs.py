@@ -1,0 +1,119 @@
+"""Mechanisms of others: a Python function, or a command that reads an input and writes an output."""
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpnlp import checks
+from dpnlp.audit.black_box import Release
+from dpnlp.audit.scores import Outputs
+from dpnlp.checks import BadInput
+from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
+
+
+def function_of(name: str, batch: int | None = None, source: Source = OS_ENTROPY) -> Release:
+    """The function `module:function`, found from the folder where we are: function(input) or function(input, seed).
+
+    One that takes a seed gets a new whole number each time. With a batch it is asked for so many outputs at once, by a
+    list of as many inputs, and answers by a list.
+    """
+    function = _imported(name)
+    seeds = _takes_a_seed(function)
+
+    def answers(given: Any, count: int) -> list[Any]:
+        drawn = (int.from_bytes(source.bytes(7), "little"),) if seeds else ()
+        if batch is None:
+            return [_plain(function(given, *drawn))]
+        found = list(function([given] * count, *drawn))
+        if len(found) != count:
+            raise BadInput(f"batch = {batch}: {name} gave {len(found)} outputs for {count} inputs; it must be as many.")
+        return [*map(_plain, found)]
+
+    return _in_parts(answers, batch)
+
+
+def command_of(command: str, batch: int | None = None) -> Release:
+    """A command of the shell, run anew for each output: the input is on its standard input, the output on the other.
+
+    With a batch it gets so many lines, the same input on each, and answers by as many lines. An input that is no text
+    is written as JSON; an output that is a number or a list of numbers in JSON is read as such, all else is text.
+    """
+
+    def answers(given: Any, count: int) -> list[Any]:
+        line = given if isinstance(given, str) else json.dumps(given)
+        if batch is not None and len(line.splitlines()) > 1:
+            raise BadInput(f"batch = {batch}: an input of several lines cannot be one of many lines; leave it out.")
+        run = subprocess.run(
+            command, shell=True, input=f"{line}\n" * count, capture_output=True, text=True, check=False
+        )
+        if run.returncode:
+            said = (run.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise BadInput(f"command = {command}: it ended with exit code {run.returncode} ({said}).")
+        if batch is None:
+            return [_read(run.stdout.removesuffix("\n"))]
+        lines = run.stdout.splitlines()
+        if len(lines) != count:
+            raise BadInput(f"batch = {batch}: the command wrote {len(lines)} lines for {count}; it must be as many.")
+        return [*map(_read, lines)]
+
+    return _in_parts(answers, batch)
+
+
+def _in_parts(answers: Callable[[Any, int], list[Any]], batch: int | None) -> Release:
+    size = 1 if batch is None else checks.count("batch", batch)
+
+    def parts(given: Any, count: int) -> Iterator[Any]:
+        for start in range(0, count, size):
+            yield from answers(given, min(size, count - start))
+
+    def release(given: Any, count: int) -> Outputs:
+        return [*parts(given, count)]
+
+    return release
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        found = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(
+            f"python = {name}: there is no such function ({checks.short(error)}); write it as module:function."
+        ) from None
+    finally:
+        sys.path.remove(here)
+    if not callable(found):
+        raise BadInput(f"python = {name}: it is no function; write it as module:function.")
+    taken: Callable[..., Any] = found
+    return taken
+
+
+def _takes_a_seed(function: Callable[..., Any]) -> bool:
+    try:
+        named = inspect.signature(function).parameters.values()
+    except ValueError:  # built in, and silent about what it takes
+        return False
+    free = [one for one in named if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(free) > 1 and (free[1].default is inspect.Parameter.empty or free[1].name == "seed")
+
+
+def _plain(output: Any) -> Any:
+    """An array of whatever library as NumPy's."""
+    return output if isinstance(output, (str, list, tuple)) or not hasattr(output, "__array__") else np.asarray(output)
+
+
+def _read(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, (int, float, list)) and not isinstance(found, bool) else text
