@@ -8,21 +8,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, chi2
+from scipy.stats import chi2
+
+from dpnlp.audit import black_box
 
 FALSE_ALARM = 1e-7
 
 
 def epsilon_lower_bound(hits: int, other_hits: int, trials: int, delta: float = 0.0) -> float:
-    """A bound that ε exceeds, but for a chance of 1e-7, if an event was hit so often on two neighbouring inputs.
-
-    (ε, δ)-DP demands p ≤ e^ε q + δ, so that ε ≥ ln((p − δ)/q). Clopper and Pearson's one-sided bounds stand in for
-    the probabilities: p from below, q from above, each wrong with at most half the chance. The event has to be fixed
-    before the samples are seen.
-    """
-    p = float(beta.ppf(FALSE_ALARM / 2, hits, trials - hits + 1)) if hits else 0.0
-    q = float(beta.isf(FALSE_ALARM / 2, other_hits + 1, trials - other_hits)) if other_hits < trials else 1.0
-    return math.log((p - delta) / q) if p > delta else -math.inf
+    """A bound that ε exceeds, but for a chance of 1e-7, if an event was hit so often on two neighbouring inputs."""
+    return float(black_box.epsilon_lower_bound(hits, other_hits, trials, delta, FALSE_ALARM))
 
 
 def chi_square(observed: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:

@@ -66,7 +66,7 @@ def ceiling(trials: int, delta: float, confidence: float) -> float:
     For small δ and α = 1 − confidence about ln(n/(2 ln(4/α))).
     """
     tested = trials - trials // 2
-    return float(epsilon_lower_bound(tested, 0, tested, delta, (1 - confidence) / 2))
+    return max(0.0, float(epsilon_lower_bound(tested, 0, tested, delta, (1 - confidence) / 2)))
 
 
 def trials_needed(epsilon: float, delta: float, confidence: float) -> int:
@@ -131,7 +131,7 @@ class Audit:
     @property
     def ceiling(self) -> float:
         """The largest bound that so many outputs can show, whatever the mechanism does."""
-        return max(0.0, ceiling(self.trials, self.delta, self.confidence))
+        return ceiling(self.trials, self.delta, self.confidence)
 
     def statement(self) -> str:
         """The verdict, and how much it says."""
@@ -239,8 +239,8 @@ def _finding(of: str, one: Outputs, other: Outputs, scores: dict[str, Score], de
     choosing, testing = slice(trials // 4, trials // 2), slice(trials // 2, trials)
     tested = trials - trials // 2
 
-    def scored(name: str, part: slice) -> list[Numbers]:
-        return [sign * _scored(scores[name], outputs[part]) for outputs in (one, other)]
+    def scored(name: str, part: slice) -> tuple[Numbers, Numbers]:
+        return sign * _scored(scores[name], one[part]), sign * _scored(scores[name], other[part])
 
     proposed = [(*_best(*scored(name, choosing), tested, delta, chance), name) for name in scores]
     _, threshold, name = max(proposed)
