@@ -64,6 +64,7 @@ LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",
 CROSS_ENTROPY, LORA = ("models/test_cross_entropy.py",), ("models/test_lora.py",)
 READING = "cli/test_reading.py::test_"
 ADEPT, AUTOENCODER = "rewriting/test_adept.py::test_", ("models/test_autoencoder.py",)
+BLACK_BOX, AUDIT_CLI = ("audit/test_black_box.py",), ("cli/test_audit.py",)
 FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
@@ -2484,6 +2485,139 @@ DEFECTS = (
         "        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))\n",
         "",
         ("runs/test_plots.py",),
+    ),
+    Defect(
+        "an audit tests its events on the outputs that it chose them by",
+        "audit/black_box.py",
+        "choosing, testing = slice(trials // 4, trials // 2), slice(trials // 2, trials)",
+        "choosing, testing = slice(trials // 4, trials // 2), slice(0, trials // 2)",
+        ("audit/test_black_box.py::test_outputs_that_are_all_different_raise_no_alarm_by_chance", *BLACK_BOX),
+    ),
+    Defect(
+        "an audit learns its scores from the outputs that it tests by",
+        "audit/black_box.py",
+        "    learning = slice(trials // 4)\n",
+        "    learning = slice(trials)\n",
+        ("audit/test_black_box.py::test_outputs_that_are_all_different_raise_no_alarm_by_chance", *BLACK_BOX),
+    ),
+    Defect(
+        "an audit looks at one direction only",
+        "audit/black_box.py",
+        "trials, (forth, back))",
+        "trials, (forth,))",
+        BLACK_BOX,
+    ),
+    Defect(
+        "an audit looks at the same direction twice",
+        "audit/black_box.py",
+        '_finding("second", second, first, scores, delta, chance)',
+        '_finding("first", first, second, scores, delta, chance)',
+        BLACK_BOX,
+    ),
+    Defect(
+        "an audit forgets δ",
+        "audit/black_box.py",
+        "np.maximum(p - delta, 0.0)",
+        "np.maximum(p, 0.0)",
+        BLACK_BOX,
+    ),
+    Defect(
+        "an audit takes frequencies for probabilities",
+        "audit/black_box.py",
+        "p, q = at_least(hits, trials, chance / 2), at_most(other_hits, trials, chance / 2)",
+        "p, q = np.asarray(hits) / trials, np.asarray(other_hits) / trials",
+        BLACK_BOX,
+    ),
+    Defect(
+        "an audit gives either direction the whole chance of a false alarm",
+        "audit/black_box.py",
+        "    chance = (1 - confidence) / 2\n",
+        "    chance = 1 - confidence\n",
+        BLACK_BOX,
+    ),
+    Defect(
+        "either bound of an audit has the whole chance of being wrong",
+        "audit/black_box.py",
+        "p, q = at_least(hits, trials, chance / 2), at_most(other_hits, trials, chance / 2)",
+        "p, q = at_least(hits, trials, chance), at_most(other_hits, trials, chance)",
+        BLACK_BOX,
+    ),
+    Defect(
+        "an audit does not say that it could not have found anything",
+        "audit/black_box.py",
+        "if self.ceiling <= self.epsilon:",
+        "if False:",
+        BLACK_BOX,
+    ),
+    Defect(
+        "what an audit could have shown is computed as if all outputs tested",
+        "audit/black_box.py",
+        "    tested = trials - trials // 2\n    return max(",
+        "    tested = trials\n    return max(",
+        BLACK_BOX,
+    ),
+    Defect(
+        "an audit is blind to the last digits of floating-point sums",
+        "audit/scores.py",
+        '        scores["last digit"] = _by_last_digit(one, other)\n',
+        "",
+        BLACK_BOX,
+    ),
+    Defect(
+        "an output that is no number is taken for an ordinary one",
+        "audit/scores.py",
+        "return np.where(np.isnan(rows.T), len(edges) + 1, places)",
+        "return np.asarray(places)",
+        BLACK_BOX,
+    ),
+    Defect(
+        "the upper bound on a probability is that of one hit fewer",
+        "mechanisms/confidence.py",
+        "betainccinv(k + 1, np.maximum(n - k, 1e-9), chance)",
+        "betainccinv(np.maximum(k, 1e-9), n - k + 1, chance)",
+        ("mechanisms/test_confidence.py",),
+    ),
+    Defect(
+        "vectors that are audited for Laplace noise are close in ℓ2 and not in ℓ1",
+        "audit/neighbours.py",
+        "np.full(n, mechanism.sensitivity / n)",
+        "np.full(n, mechanism.sensitivity / math.sqrt(n))",
+        ("audit/test_neighbours.py::test_the_two_inputs_are_neighbours_and_no_farther_apart",),
+    ),
+    Defect(
+        "a function that is audited gets the same seed again and again",
+        "audit/programs.py",
+        '(int.from_bytes(source.bytes(7), "little"),) if seeds else ()',
+        "(1,) if seeds else ()",
+        ("audit/test_programs.py",),
+    ),
+    Defect(
+        "a violated claim ends with exit code 0",
+        "cli/audit.py",
+        "return VIOLATED if found.violated else 0",
+        "return 0",
+        AUDIT_CLI,
+    ),
+    Defect(
+        "the exit code of a verb is dropped",
+        "cli/main.py",
+        "return chosen.run() or 0",
+        "chosen.run()",
+        AUDIT_CLI,
+    ),
+    Defect(
+        "a rewriter is audited by the δ that was typed and not by the one that it promises",
+        "cli/audit.py",
+        "self.first, self.second, promised.epsilon, promised.delta)",
+        "self.first, self.second, promised.epsilon, self.delta)",
+        AUDIT_CLI,
+    ),
+    Defect(
+        "an audit tests the ε of the mechanism where another one is claimed",
+        "cli/audit.py",
+        "mechanism.epsilon if self.claimed_epsilon is None else self.claimed_epsilon",
+        "mechanism.epsilon",
+        AUDIT_CLI,
     ),
 )
 

@@ -174,7 +174,7 @@ def test_a_latent_is_consistent_with_its_claim_and_with_less_noise_it_is_not(nam
     assert verdict(latents_of, pair, weaker(make()), trials).violated
 
 
-def test_retell():
+def test_what_retell_makes_of_two_far_texts():
     """By fewer trials, since its encoder is slow here, and so by a larger defect."""
     pair = far(retelling().encode)
     assert not verdict(latents_of, pair, retelling(), 8000).violated
@@ -189,7 +189,7 @@ def test_what_adept_writes_is_consistent_and_with_too_little_noise_it_is_not():
     assert verdict(texts_of, pair, weaker(made, 1000), 2000).violated
 
 
-def test_echo():
+def test_what_echo_writes():
     made = Echo(BANK, Meaning(), 1.5, FixedSeed(7))
     m = made.mechanism.preferred
     pair = max(
@@ -202,7 +202,7 @@ def test_echo():
     assert audit(texts_of(made), *pair, promised.epsilon, trials=20_000).violated
 
 
-def test_sampling(monkeypatch):
+def test_what_sampling_writes(monkeypatch):
     def made(seed):
         return test_clipped_sampling.rewriter(test_clipped_sampling.worst(), 2.0, seed=seed)
 
@@ -212,7 +212,7 @@ def test_sampling(monkeypatch):
     assert verdict(texts_of, "ab", made(9), 16_000).violated
 
 
-def test_words(monkeypatch):
+def test_what_metric_privacy_makes_of_words(monkeypatch):
     """Two words at the two ends of the vocabulary, which the diameter is for."""
     made = test_word_metric.on_a_line(seed=10)
     assert not verdict(texts_of, ("ant", "eel"), made, 20_000).violated
