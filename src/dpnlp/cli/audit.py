@@ -313,7 +313,7 @@ def _print(found: Audit) -> None:
         },
     )
     print_table(
-        f"How often two events came about, in {found.findings[0].trials:,} outputs of each input",
+        f"Hits among {found.findings[0].trials:,} outputs of each input",
         ["event", "first", "second", "ε ≥"],
         [
             [
