@@ -162,7 +162,7 @@ def test_the_last_digits_of_a_sum_in_floating_point_give_the_answer_away():
     assert not audit(lambda answer, count: ours.release(np.full(count, answer)), 1.0, 0.0, 1.0, trials=20_000).violated
 
 
-@pytest.mark.parametrize("sign", [math.nan, math.inf, -0.0, None, [1.0, 2.0], "x"])
+@pytest.mark.parametrize("sign", [math.nan, math.inf, 1e308, -0.0, None, [1.0, 2.0], "x"])
 def test_what_only_one_input_lets_come_out_is_seen(sign):
     """Not a number, infinite, a zero with a sign, nothing, two numbers, a text: one time in ten, among many zeros."""
     rng = np.random.default_rng(9)
@@ -171,8 +171,7 @@ def test_what_only_one_input_lets_come_out_is_seen(sign):
         assert judged(*pair, 1.0).violated
     unlike = [sign if coin < 0.1 else float(x) for coin, x in zip(rng.random(4000), rng.normal(size=4000), strict=True)]
     alike = [float(x) for x in rng.normal(size=4000)]
-    if sign not in (math.inf, 0.0):
-        assert judged(unlike, alike, 1.0).violated
+    assert judged(unlike, alike, 1.0).violated
 
 
 def test_words_and_the_length_of_texts_tell_them_apart():
@@ -254,6 +253,15 @@ def test_what_is_said_of_an_audit_without_power():
     assert judged([0] * needed, [1] * needed, 9.0).violated
 
 
+def test_what_is_said_of_an_epsilon_that_no_audit_reaches():
+    """Rewriters have been published at ε = 500."""
+    assert (
+        judged([0] * 1000, [1] * 1000, 500.0)
+        .limits()
+        .endswith("so that this audit could not have found the claim broken; it takes more than can ever be drawn.")
+    )
+
+
 def test_what_is_said_of_a_violated_claim():
     found = judged(["yes"] * 1000, ["no"] * 1000, 2.0)
     assert found.statement() == (
@@ -264,6 +272,7 @@ def test_what_is_said_of_a_violated_claim():
     assert (entry["verdict"], entry["epsilon"], entry["trials"]) == ("violated", 2.0, 1000)
     assert entry["epsilon_lower_bound"] == entry["largest_epsilon_that_could_be_shown"] == found.ceiling
     assert entry["not_proved"] == found.limits()
+    assert found.limits().startswith("ε may be larger still: other inputs, other events or more outputs may show it.")
     assert [finding["hits"] for finding in entry["findings"]] == [500, 500]
     assert (
         found.findings[1]

@@ -43,6 +43,9 @@ _THRESHOLDS = 200
 _FEWEST = 20
 """Outputs of each input, below which nothing could be learned."""
 
+_HOPELESS = 40.0
+"""An ε above this would take more outputs than can be drawn."""
+
 _FARTHEST = 1e300
 """Scores are clamped to this, so that there is a number between any two."""
 
@@ -148,14 +151,17 @@ class Audit:
         """What the verdict does not prove."""
         least = f"{self.trials:,} outputs of each input can show no more than ε = {self.ceiling:.4g}"
         if self.ceiling <= self.epsilon:
-            needed = trials_needed(self.epsilon, self.delta, self.confidence)
-            power = f"{least}, so that this audit could not have found the claim broken; it takes {needed:,} or more"
-        else:
-            power = least
-        return (
-            "This is no proof of the claim: other inputs, other events or more outputs may break it. Only these two "
-            f"inputs were tried, with one event for each. {power}."
+            far = self.epsilon > _HOPELESS
+            needed = "" if far else f"{trials_needed(self.epsilon, self.delta, self.confidence):,} or "
+            least += f", so that this audit could not have found the claim broken; it takes {needed}more"
+            least += " than can ever be drawn" if far else ""
+        more = "other inputs, other events or more outputs may"
+        opening = (
+            f"ε may be larger still: {more} show it"
+            if self.violated
+            else f"This is no proof of the claim: {more} break it"
         )
+        return f"{opening}. Only these two inputs were tried, with one event for each. {least}."
 
     def to_json(self) -> dict[str, Any]:
         """For a program."""

@@ -23,8 +23,11 @@ Score = Callable[[Outputs], npt.ArrayLike]
 _BINS, _IN_A_BIN = 32, 50
 """An entry's numbers are put into at most so many bins, each with so many outputs or more when it is learned."""
 
+_LARGEST = 1e100
+"""Numbers are clamped to this before they are multiplied."""
+
 _PLACES = 256
-"""Places of a last binary digit that are told apart, from 2^−180 to 2^74; the last one of them is for 0."""
+"""Places of a last binary digit that are told apart, from 2^−181 to 2^73; the last one of them is for 0."""
 
 
 def learned(first: Outputs, second: Outputs) -> dict[str, Score]:
@@ -161,7 +164,8 @@ def _rows(outputs: Outputs, width: int) -> Numbers:
 
 
 def _finite(rows: Numbers) -> Numbers:
-    return np.where(np.isfinite(rows), rows, 0.0)
+    """With 0 for what is no finite number, and none so large that its square is not finite."""
+    return np.clip(np.where(np.isfinite(rows), rows, 0.0), -_LARGEST, _LARGEST)
 
 
 def _mean(rows: Numbers) -> Numbers:
