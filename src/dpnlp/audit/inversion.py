@@ -93,6 +93,8 @@ def inverted(task: Classification, search: Search, seed: int = 0, words: Sequenc
     if unknown:
         raise BadInput(f"words: {unknown[0]!r} is no token of the model; give words that are.")
     allowed = sorted({known[word] for word in words or known} - special)
+    if not allowed:
+        raise BadInput("words: none of them is left to write a text with; give words that are no special tokens.")
     classifier, found = reading(task), []
     for place, label in enumerate(task.labels):
         best = invert(classifier, place, np.array(allowed), search, seed)
@@ -114,13 +116,14 @@ def invert(classifier: Classifier, label: int, allowed: NDArray[np.int64], searc
     """The tokens, of those allowed, that make a classifier believe in a label most, from the best of the starts."""
     begun = np.random.default_rng(seed).choice(allowed, (search.starts, search.length))
     table = np.asarray(classifier.table)
-    vectors = ascended(classifier, label, table[begun], search)
-    ends = [exchanged(classifier, label, allowed, text, search) for text in nearest(vectors, table, allowed)]
-    # The random texts are searched from too: where the ascent misleads, nothing is lost by it.
-    ends += [exchanged(classifier, label, allowed, text, search) for text in begun]
-    reached = np.exp(_believed(classifier, label, np.stack(ends)))
+    ascent = nearest(ascended(classifier, label, table[begun], search), table, allowed)
+    # The random texts are gone on from too: where the ascent misleads, nothing is lost by it.
+    texts = np.concatenate([begun, ascent])
+    at_first = np.exp(_believed(classifier, label, texts))
+    texts = exchanged(classifier, label, allowed, texts, search)
+    reached = np.exp(_believed(classifier, label, texts))
     best = int(np.argmax(reached))
-    return Best(ends[best], float(reached[best]), float(np.exp(_believed(classifier, label, begun)).mean()))
+    return Best(texts[best], float(reached[best]), float(at_first[: search.starts].mean()))
 
 
 def ascended(classifier: Classifier, label: int, start: NDArray[Any], search: Search) -> NDArray[np.float32]:
@@ -167,23 +170,25 @@ def nearest(vectors: NDArray[Any], table: NDArray[Any], allowed: NDArray[np.int6
 
 
 def exchanged(
-    classifier: Classifier, label: int, allowed: NDArray[np.int64], text: NDArray[np.int64], search: Search
+    classifier: Classifier, label: int, allowed: NDArray[np.int64], texts: NDArray[np.int64], search: Search
 ) -> NDArray[np.int64]:
-    """Step 3: the text [T] after exchanges of one token each, until none of those that are tried helps."""
-    table, reached = np.asarray(classifier.table), float(_believed(classifier, label, text[None])[0])
+    """Step 3: the texts [texts, T] after exchanges of one token each, until none of those that are tried helps."""
+    table, reached, every = np.asarray(classifier.table), _believed(classifier, label, texts), np.arange(len(texts))
     for _ in range(search.exchanges):
-        slopes = np.asarray(_slopes(classifier.logits, classifier.weights, table[text][None], label))[0]
-        promised = slopes @ table[allowed].T - (slopes * table[text]).sum(-1, keepdims=True)
-        promised[allowed[None] == text[:, None]] = -np.inf
-        tried = np.argsort(promised, axis=None)[::-1][: search.tries]
-        places, choices = np.unravel_index(tried, promised.shape)
-        others = np.tile(text, (search.tries, 1))
-        others[np.arange(len(tried)), places] = allowed[choices]
-        found = _believed(classifier, label, others)
-        if found.max() <= reached:
+        slopes = np.asarray(_slopes(classifier.logits, classifier.weights, table[texts], label))
+        promised = slopes @ table[allowed].T - (slopes * table[texts]).sum(-1, keepdims=True)  # [texts, T, allowed]
+        promised[allowed == texts[..., None]] = -np.inf
+        tried = np.argsort(-promised.reshape(len(texts), -1), axis=1)[:, : search.tries]
+        places, choices = np.divmod(tried, len(allowed))
+        others = np.repeat(texts[:, None], tried.shape[1], axis=1)  # [texts, tries, T]
+        np.put_along_axis(others, places[..., None], allowed[choices][..., None], axis=2)
+        found = _believed(classifier, label, others.reshape(-1, texts.shape[1])).reshape(tried.shape)
+        helps = found.max(axis=1) > reached
+        if not helps.any():
             break
-        text, reached = others[found.argmax()], float(found.max())
-    return text
+        texts = np.where(helps[:, None], others[every, found.argmax(axis=1)], texts)
+        reached = np.maximum(reached, found.max(axis=1))
+    return texts
 
 
 def _believed(classifier: Classifier, label: int, texts: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -216,7 +221,7 @@ def reading(task: Classification) -> Classifier:
     structure, weights = nnx.split(model)
 
     def logits(weights: Any, x: Array) -> Array:
-        reader: Reader = nnx.merge(structure, weights)
+        reader: Reader = nnx.merge(structure, weights, copy=True)
         texts, length, width = x.shape
         table = reader.encoder.tokens.table
         rows = table.shape[0] + jnp.arange(texts * length).reshape(texts, length)
