@@ -71,7 +71,7 @@ def test_ratios_are_those_of_a_naive_loop(runs, own):
 def test_a_variance_is_its_records_own_where_there_are_runs_enough():
     few, many = shadows(8, 20, 0), shadows(3 * OWN_VARIANCE, 20, 0)
     for known, own in ((few, False), (many, True)):
-        target = known.scores[0]
+        target = known.scores[0] + 0.1
         np.testing.assert_array_equal(known.attack(target), known.attack(target, own_variance=own))
         assert (known.attack(target) != known.attack(target, own_variance=not own)).any()
 
@@ -128,6 +128,12 @@ def test_a_run_that_is_attacked_is_none_of_its_own_shadows():
         others = np.arange(6) != run
         alone = Shadows(noise.scores[others], members[others]).attack(noise.scores[run])
         np.testing.assert_array_equal(noise.each_in_turn()[run], alone)
+
+
+def test_a_run_is_not_attacked_by_itself():
+    known = shadows(6, 10, 0)
+    with pytest.raises(BadInput, match="a shadow run has exactly these, so that it is the attacked one; leave it out"):
+        known.attack(known.scores[3])
 
 
 def ridge(x, y):

@@ -8,7 +8,7 @@ classifier's probability,
        where those of tokens are;
     2. put the nearest token in the place of each vector;
     3. exchange one token at a time (HotFlip, Ebrahimi et al. 2018). Exchanging x_t for a row e changes ln p by about
-       (e − x_t)·∂ln p/∂x_t (their Eqn 1); the exchanges that promise most are tried, and the best is made if it helps.
+       (e − x_t)·∂ln p/∂x_t; the exchanges that promise most are tried, and the best is made if it helps.
 
 A probability that is told is that of the tokens, as the classifier reads them. What is found is what the model makes of
 a label, and no text of its training set; whoever has that set compares the two by `rewriting.leakage`.

@@ -85,6 +85,8 @@ class Shadows:
                 f"scores = numbers of shape {phi.shape}: there must be one for each of the {self.scores.shape[1]} "
                 "records, all of them finite."
             )
+        if (self.scores == phi).all(axis=1).any():
+            raise BadInput("scores: a shadow run has exactly these, so that it is the attacked one; leave it out.")
         without = _gaussians(self.scores, ~self.members, own_variance)
         if not online:
             if np.isnan(without.mean).any():

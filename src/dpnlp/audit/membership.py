@@ -103,15 +103,16 @@ class Point:
 
     def statement(self, confidence: float = 0.95) -> str:
         """What was found, and how much it says."""
-        low, high = self.tpr_interval(confidence)
-        said = (
-            f"With false alarms on at most {_percent(self.level)} of the others it finds {self.found:,} of "
-            f"{self.members:,} members: {_percent(self.tpr)}, within {_percent(low)} to {_percent(high)}."
+        (low, high), (_, most) = self.tpr_interval(confidence), self.fpr_interval(confidence)
+        none = self.level * self.others < 1
+        alarms = (
+            f"no false alarm on {self.others:,}" if none else f"false alarms on at most {_percent(self.level)} of the"
         )
-        if self.level * self.others < 1:
-            most = _percent(self.fpr_interval(confidence)[1])
-            said += f" Of {self.others:,} others none may be a false alarm then, and the true rate may be up to {most}."
-        return said
+        true_rate = f" The true rate of false alarms may be up to {_percent(most)}." if none else ""
+        return (
+            f"With {alarms} others it finds {self.found:,} of {self.members:,} members: {_percent(self.tpr)}, and with "
+            f"{_percent(confidence)} confidence {_percent(low)} to {_percent(high)}.{true_rate}"
+        )
 
     def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
         """For a record of the run."""
@@ -222,7 +223,7 @@ class Membership:
             f"with probability {self.chance:.2g}.",
             f"At its best threshold, which is known only in hindsight, it is right about "
             f"{_percent(self.balanced_accuracy)} of both.",
-            *(self.at(level).statement(confidence) for level in LEVELS),
+            *dict.fromkeys(self.at(level).statement(confidence) for level in LEVELS),
             self._about_epsilon(delta, confidence),
             "An attack that fails proves nothing: a stronger one, or the same on other records, may succeed. Only the "
             "guarantee speaks of all attacks.",
