@@ -56,6 +56,8 @@ LEAVES = (
     "                raise KeyboardInterrupt\n"
 )
 ENDS = "            if ends():\n                break\n"
+MEMBERSHIP, LIRA = ("audit/test_membership.py",), ("audit/test_lira.py",)
+INVERSION = ("audit/test_inversion.py",)
 NODES, NODES_CLI, GRAPH_LAWS = ("tasks/test_nodes.py",), ("cli/test_nodes.py",), ("laws/test_graph_laws.py",)
 AGGREGATION, AGGREGATE, GCN = ("tasks/test_aggregation.py",), ("training/test_aggregate.py",), ("models/test_gcn.py",)
 SHARING, AGGREGATIONS = ("accounting/test_sharing.py",), ("accounting/test_aggregations.py",)
@@ -2618,6 +2620,118 @@ DEFECTS = (
         "mechanism.epsilon if self.claimed_epsilon is None else self.claimed_epsilon",
         "mechanism.epsilon",
         AUDIT_CLI,
+    ),
+    Defect(
+        "membership inference: members and others are swapped",
+        "audit/membership.py",
+        "found: Scores = self.scores[self.members]",
+        "found: Scores = self.scores[~self.members]",
+        MEMBERSHIP,
+    ),
+    Defect(
+        "membership inference: the attack looks for members among high losses",
+        "audit/membership.py",
+        'return -_numbers("losses", losses)',
+        'return _numbers("losses", losses)',
+        MEMBERSHIP,
+    ),
+    Defect(
+        "membership inference: the rate of false alarms is rounded up to the next threshold's",
+        "audit/membership.py",
+        "<= level)[-1])",
+        ">= level)[0])",
+        MEMBERSHIP,
+    ),
+    Defect(
+        "membership inference: each of many audits may go wrong as often as all of them together",
+        "audit/membership.py",
+        'checks.probability("confidence", confidence)) / len(tests)',
+        'checks.probability("confidence", confidence))',
+        MEMBERSHIP,
+    ),
+    Defect(
+        "membership inference: members who were not drawn at random speak of the promise",
+        "audit/membership.py",
+        "        if self.drawn:\n",
+        "        if bound >= 0:\n",
+        MEMBERSHIP,
+    ),
+    Defect(
+        "membership inference: losses of texts by length are given back in that order",
+        "audit/membership.py",
+        "found[rows] = np.asarray(each(weights, given))[: len(rows)]",
+        "found[: len(rows)] = np.asarray(each(weights, given))[: len(rows)]",
+        MEMBERSHIP,
+    ),
+    Defect(
+        "likelihood ratio: the attacked run is one of its own shadow runs",
+        "audit/lira.py",
+        "self._but(run).attack(",
+        "self.attack(",
+        LIRA,
+    ),
+    Defect(
+        "likelihood ratio: an attacked run may be handed in among its shadow runs",
+        "audit/lira.py",
+        "if (self.scores == phi).all(axis=1).any():",
+        "if False:",
+        LIRA,
+    ),
+    Defect(
+        "likelihood ratio: the variance of runs with a record is taken for those without",
+        "audit/lira.py",
+        "norm.logpdf(phi, *without)",
+        "norm.logpdf(phi, without.mean, within.std)",
+        LIRA,
+    ),
+    Defect(
+        "likelihood ratio: a shared variance holds how records differ from each other",
+        "audit/lira.py",
+        "(scores - np.nan_to_num(mean)) ** 2",
+        "(scores - np.nanmean(mean)) ** 2",
+        LIRA,
+    ),
+    Defect(
+        "likelihood ratio: every record is in exactly half of the runs, so that the others tell who is in one of them",
+        "audit/lira.py",
+        ".random((runs, records)) < 0.5",
+        ".random((runs, records)).argsort(axis=0) < runs / 2",
+        ("audit/test_lira.py::test_members_are_drawn_by_a_coin_for_each_record_in_each_run",),
+    ),
+    Defect(
+        "inversion: gradients do not reach the words below frozen layers",
+        "audit/inversion.py",
+        "copy.config = replace(copy.config, strategy=Strategy.TR_ALL)",
+        "copy.config = replace(copy.config)",
+        INVERSION,
+    ),
+    Defect(
+        "inversion: the exchanges that promise least are tried",
+        "audit/inversion.py",
+        "np.argsort(-promised",
+        "np.argsort(promised",
+        INVERSION,
+    ),
+    Defect(
+        "inversion: an exchange is made even where it does not help",
+        "audit/inversion.py",
+        "helps = found.max(axis=1) > reached",
+        "helps = found.max(axis=1) > -np.inf",
+        INVERSION,
+    ),
+    Defect(
+        "inversion: vectors are kept around 0 and not around those of tokens",
+        "audit/inversion.py",
+        "mean = jnp.mean(classifier.table, axis=0)",
+        "mean = jnp.zeros(classifier.table.shape[1])",
+        INVERSION,
+    ),
+    Defect(
+        "attacks are drawn as if something were known between two thresholds",
+        "runs/plots.py",
+        'drawstyle="steps-post"',
+        'drawstyle="default"',
+        ("runs/test_plots.py",),
     ),
 )
 

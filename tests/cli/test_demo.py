@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpnlp.cli import demo
+from dpnlp.cli import demo, rewriting_demo
 from dpnlp.cli.main import main
 from dpnlp.demo import grammar
 
@@ -60,3 +60,39 @@ def test_what_the_private_run_leaves_holds_neither_a_code_nor_a_note(shown):
 def test_a_folder_with_something_in_it_is_left_alone(shown, capsys):
     assert main(["demo", "--folder", str(shown[0])]) == 2
     assert "there is something in it already" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def rewritten(tmp_path_factory):
+    """What the demonstration of rewriting prints, for a few texts, and its folder."""
+    folder = tmp_path_factory.mktemp("desk") / "demo"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"PUBLIC": 300, "PRIVATE": 200, "TESTED": 40, "EPSILONS": (float("inf"), 5.0)}.items():
+            patch.setattr(rewriting_demo, name, value)
+        printed = []
+        patch.setattr(rewriting_demo, "print_json", printed.append)
+        assert main(["demo", "--rewriting", "--folder", str(folder), "--json"]) == 0
+    return folder, printed[0]
+
+
+def test_requests_are_rewritten_without_noise_and_with_it_and_learned_from(rewritten):
+    folder, entry = rewritten
+    without, with_noise = entry["runs"]
+    assert (without["epsilon"], with_noise["epsilon"]) == (float("inf"), 5.0)
+    assert without["macro_f1_of_originals"] > 0.6
+    assert with_noise["macro_f1_of_originals"] is None  # That would not be covered.
+    public = (folder / "public.txt").read_text().splitlines()
+    for row in entry["runs"]:
+        assert 0 <= row["macro_f1"] <= 1
+        assert row["rewritten"] in public
+        assert (Path(row["run"]) / "report.html").exists()
+    assert "<table" in (folder / "report.html").read_text()
+
+
+def test_what_is_rewritten_with_noise_names_no_patient(rewritten):
+    folder, entry = rewritten
+    names = {
+        json.loads(line)["text"].partition(":")[0] for line in (folder / "requests.jsonl").read_text().splitlines()
+    }
+    for path in (path for path in Path(entry["runs"][1]["run"]).rglob("*") if path.is_file()):
+        assert not any(name in path.read_text(encoding="utf-8") for name in names), path

@@ -195,6 +195,29 @@ def test_no_curve_of_epsilon_without_privacy_and_none_through_two_points(tmp_pat
     assert plots.curves(run) == []
 
 
+def test_attacks_are_drawn_over_their_false_alarms_without_a_word_about_what_lies_between():
+    figure = plots.roc(
+        {"loss": [(0.0, 0.02), (0.004, 0.1), (1.0, 1.0)], "$ratio": [(0.0, 0.0), (0.5, 0.9), (1.0, 1.0)]}
+    )
+    (axes,) = figure.axes
+    loss, ratio, guessing = axes.lines
+    assert list(zip(*loss.get_data(), strict=True)) == [(0.001, 0.02), (0.004, 0.1), (1, 1)]
+    assert {line.get_drawstyle() for line in (loss, ratio)} == {"steps-post"}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["loss", r"\$ratio", "guessing"]
+    assert all(x == y for x, y in zip(*guessing.get_data(), strict=True))
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert axes.get_xlim() == axes.get_ylim() == (0.001, 1.1)
+    figure.draw_without_rendering()
+    shown = [text.get_text() for text in axes.get_xticklabels()]
+    assert [text for text in shown if text in ("0.1 %", "1 %", "10 %", "100 %")] == ["0.1 %", "1 %", "10 %", "100 %"]
+
+
+@pytest.mark.parametrize(("rate", "edge"), [(1.0, 0.1), (0.5, 0.1), (0.1, 0.01), (0.03, 0.01)])
+def test_the_edge_of_the_picture_lies_below_every_rate_that_is_not_0(rate, edge):
+    (axes,) = plots.roc({"loss": [(0.0, 0.0), (rate, 1.0)]}).axes
+    assert axes.get_xlim()[0] == pytest.approx(edge)
+
+
 def test_a_drawing_for_a_page_is_well_formed_and_takes_the_pages_colours(grid):
     figure = plots.comparison(grid)
     text = plots.as_svg(figure, "a")

@@ -43,12 +43,19 @@ PLAINLY = Learning(lot_size=64, steps=625, rate=2e-3, warmup=20, physical_batch=
 class Demo:
     """See it at work in a few minutes: notes of a clinic are made up, with secrets among them; a small model that has
     learned public sentences is trained on them with privacy and without; both translate notes that they have not seen,
-    and both are asked for the secrets. All that comes out is in the folder, with pages to look at."""
+    and both are asked for the secrets. Or, with --rewriting, what patients write is exchanged for public sentences with
+    more and more noise, and a classifier learns from these. All that comes out is in the folder, with pages to look at.
+    """
 
-    EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp demo", "dpnlp demo --folder clinic --epsilon 1")
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp demo",
+        "dpnlp demo --folder clinic --epsilon 1",
+        "dpnlp demo --folder desk --rewriting",
+    )
 
     folder: Path = option(Path("demo"), help="Where everything is written")
     epsilon: float = option(5.0, help="The ε of the private model")
+    rewriting: bool = option(False, help="Show how texts are rewritten instead, in a minute")
     json: bool = option(False, help="Print one JSON object at the end instead of words", group="output")
 
     def run(self) -> None:
@@ -57,6 +64,11 @@ class Demo:
 
         if self.folder.exists() and any(self.folder.iterdir()):
             raise BadInput(f"folder = {self.folder}: there is something in it already; choose another, or delete it.")
+        if self.rewriting:
+            from dpnlp.cli.rewriting_demo import show
+
+            show(self.folder, _say, as_json=self.json)
+            return
         started = time.perf_counter()
         secrets = grammar.secrets(TIMES, SEED)
         _say(f"1. {NOTES:,} notes of a clinic, German with English, are made up; {len(secrets)} hold an access code.")

@@ -76,14 +76,18 @@ class Pretrain(ABC):
     output: Path = option(help="The folder to make")
 
     def run(self) -> None:
-        """Makes the folder."""
+        """Makes the folder, and says what is worth knowing."""
+        print_facts(f"Rewriter {self.output}", self.make())
+
+    def make(self) -> dict[str, str]:
+        """Makes the folder, and says nothing."""
         from dpnlp.rewriting.folders import describe
 
         if self.output.exists():
             raise BadInput(f"output = {self.output}: it is there already; choose another folder.")
         facts = self.made()
         describe(self.output, self.method, self.exposures)
-        print_facts(f"Rewriter {self.output}", {"method": self.method, **facts})
+        return {"method": self.method, **facts}
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:

@@ -67,7 +67,7 @@ def public(count: int, seed: int) -> list[Pair]:
 def secrets(times: Sequence[int], seed: int) -> tuple[Secret, ...]:
     """The secrets of different patients, of which each will be in the notes so many times."""
     rng = Random(f"secrets {seed}")
-    trained_on = [patient for patient in clinic.PATIENTS if not _held_out(clinic.ACCESS_CODE.filled(patient.words)[0])]
+    trained_on = [patient for patient in clinic.PATIENTS if not held_out(clinic.ACCESS_CODE.filled(patient.words)[0])]
     patients = rng.sample(trained_on, len(times))
     return tuple(
         Secret(patient, f"{rng.randrange(10**CODE_LENGTH):0{CODE_LENGTH}}", checks.count("times", repeated))
@@ -81,7 +81,7 @@ def private(count: int, seed: int, secrets: Sequence[Secret] = ()) -> list[Pair]
     if checks.count("count", count) < len(planted):
         raise BadInput(f"count = {count}: the secrets alone are {len(planted)} notes; ask for more notes.")
     rng = Random(f"private {seed}")
-    ordinary = (pair for pair in _notes(rng, [secret.patient for secret in secrets]) if not _held_out(pair.source))
+    ordinary = (pair for pair in _notes(rng, [secret.patient for secret in secrets]) if not held_out(pair.source))
     notes = [*planted, *islice(ordinary, count - len(planted))]
     rng.shuffle(notes)
     return notes
@@ -90,7 +90,7 @@ def private(count: int, seed: int, secrets: Sequence[Secret] = ()) -> list[Pair]
 def test(count: int, seed: int) -> list[Pair]:
     """So many other notes, none of which `private` ever gives, and without any secret."""
     rng = Random(f"test {seed}")
-    return list(islice((pair for pair in _notes(rng) if _held_out(pair.source)), checks.count("count", count)))
+    return list(islice((pair for pair in _notes(rng) if held_out(pair.source)), checks.count("count", count)))
 
 
 def _notes(rng: Random, without: Collection[Patient] = ()) -> Iterator[Pair]:
@@ -103,5 +103,6 @@ def _notes(rng: Random, without: Collection[Patient] = ()) -> Iterator[Pair]:
         yield Pair(*rule.filled(drawn(rule, clinic.SLOTS | known, rng)), patient.name)
 
 
-def _held_out(german: str) -> bool:
-    return crc32(german.encode()) % HELD_OUT == 0
+def held_out(text: str) -> bool:
+    """Whether a text is one of those to test on, told by its checksum."""
+    return crc32(text.encode()) % HELD_OUT == 0

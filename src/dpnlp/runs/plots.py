@@ -1,4 +1,4 @@
-"""Pictures of runs: the scores of many over ε or over what varies instead, and the curves of one.
+"""Pictures of runs: the scores of many over ε or over what varies instead, the curves of one, and those of attacks.
 
 Colours are those of Okabe and Ito, which colour-blind readers tell apart, with a grey for their yellow; markers and
 dashes tell lines apart in print.
@@ -169,6 +169,30 @@ def _curve(lines: dict[str, list[tuple[float, float]]], title: str) -> list[Figu
     _plain(axes)
     _legend(figure)
     return [figure]
+
+
+def roc(attacks: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """The share of members that each attack finds over its false alarms, both as logarithms (Carlini et al. 2022).
+
+    A curve is its points (false alarms, found), from the fewest false alarms on. Between two of them no attack was
+    made, so that it goes on at its height until the next one. What is found without a false alarm starts at the edge.
+    """
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained", dpi=200)
+    axes = figure.subplots()
+    rates = [rate for points in attacks.values() for point in points for rate in point if rate > 0]
+    least = 10 ** math.floor(math.log10(min(rates, default=0.1)) - 1e-9)
+    for number, (name, points) in enumerate(attacks.items()):
+        alarms, found = zip(*((max(rate, least), found) for rate, found in points), strict=True)
+        axes.plot(alarms, found, label=_text(name), drawstyle="steps-post", markevery=(0.1, 0.25), **_look(number))
+    axes.plot([least, 1], [least, 1], color=_INK, linewidth=0.8, linestyle=(0, (1, 3)), label="guessing", zorder=1)
+    axes.set(xscale="log", yscale="log", xlim=(least, 1.1), ylim=(least, 1.1), aspect="equal")
+    axes.set(xlabel="false alarms among the others", ylabel="found among the members")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda rate, _: f"{100 * rate:g} %")
+    axes.minorticks_off()
+    _plain(axes)
+    _legend(figure)
+    return figure
 
 
 def _plain(axes: Axes) -> None:
