@@ -2652,6 +2652,20 @@ DEFECTS = (
         VOCABULARY,
     ),
     Defect(
+        "words of a private vocabulary pass for public ones in another",
+        "cli/vocabulary.py",
+        "if (self.base / PRIVACY).exists():",
+        "if False:",
+        VOCABULARY,
+    ),
+    Defect(
+        "a user's votes go to words that are public anyway",
+        "cli/vocabulary.py",
+        "selection.contribution(word for word in its if word not in known)",
+        "selection.contribution(its)",
+        VOCABULARY,
+    ),
+    Defect(
         "a column of authors is dropped where there are no columns",
         "data/plain.py",
         "if columns.owner is not None:",

@@ -111,6 +111,27 @@ def test_a_user_has_a_say_in_so_many_words_and_no_more(home, dpnlp, chats):
     assert len(Ledger.beside(chats).read().releases) == 1
 
 
+def test_private_texts_are_asked_only_for_what_a_public_vocabulary_lacks(home, dpnlp, chats):
+    """With three of the words known, a user's one vote goes to the fourth, once it is not spent on his own word."""
+    (home / "known.txt").write_text("good morning to " + " ".join(f"secret{n}" for n in range(USERS)) + " onlyme\n")
+    assert dpnlp("vocabulary --data.train known.txt --data.public --lower --output known")[0] == 0
+    assert dpnlp(f"{PRIVATE} more --lower --words 1 --base known")[0] == 0
+    public = words_in(home / "known")
+    assert words_in(home / "more") == public | {"you"}
+    assert AutoTokenizer.from_pretrained(home / "more").convert_tokens_to_ids("you") == len(public) + 3
+    for base, sentence in {
+        "more": "it is made of private texts, so that its cost would be lost; give another.",
+        "nowhere": "it has no tokenizer; make one by dpnlp vocabulary.",
+    }.items():
+        code, _, err = dpnlp(f"{PRIVATE} x --base {base}")
+        assert (code, err) == (2, f"dpnlp: --base = {base}: {sentence}\n")
+    code, _, err = dpnlp(f"{PRIVATE} x --base known")
+    assert (code, "tokenizer: it finds words in another way" in err) == (2, True)
+    code, _, err = dpnlp(f"{PUBLIC} x --base known")
+    assert (code, "it is for private texts; leave out --base or --data.public." in err) == (2, True)
+    assert len(Ledger.beside(chats).read().releases) == 1
+
+
 def test_one_text_can_be_protected_instead_of_a_user(home, dpnlp, chats):
     (home / "lines.txt").write_text("good morning to you\n" * 500)
     line = "vocabulary --data.train lines.txt --privacy.unit example --privacy.epsilon 3 --privacy.delta 1e-4 --output"

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -78,7 +79,10 @@ class Vocabulary:
     )
 
     output: Path = option(help="The folder to make")
-    most: int = option(10_000, help="The most words, or tokens with --subwords, that the vocabulary has")
+    most: int = option(10_000, help="The most words, or tokens with --subwords, beside those of --base")
+    base: Path | None = option(
+        None, help="A public vocabulary, all of which is taken; private texts are asked only for what it lacks"
+    )
     words: int = option(
         200, help="Of private texts, the most words that one user has a say in: those that he uses most often"
     )
@@ -92,6 +96,8 @@ class Vocabulary:
         """Makes the folder, or nothing at all, and says what is in it."""
         for name in ("most", "words"):
             checks.count(name, getattr(self, name))
+        if self.data.public and self.base:
+            raise BadInput(f"base = {self.base}: it is for private texts; leave out --base or --data.public.")
         if self.subwords and self.lower:
             raise BadInput("lower = true: parts of words keep their capital letters; leave out --lower or --subwords.")
         if self.output.exists():
@@ -147,7 +153,8 @@ class Vocabulary:
         texts = self._private_texts()
         selection = PartitionSelection(self.words, privacy.epsilon, privacy.delta, seeded(privacy.seed))
         promised = selection.guarantee(Unit(privacy.unit), Adjacency.ADD_REMOVE)
-        sums = self._summed(selection, texts, words)
+        known = self._base(words)
+        sums = self._summed(selection, texts, words, {*known})
         self._charge(texts, selection.event(), promised)
         chosen = list(selection.release(sums))[: self.most]
         if not chosen:
@@ -156,7 +163,7 @@ class Vocabulary:
                 "and the cost stays in the ledger; take a larger ε, texts of more users, or a public vocabulary."
             )
         Run(self.output).write_privacy({"guarantee": promised.to_json(), "events": [events.to_json(selection.event())]})
-        return words.tokenizer(chosen), promised
+        return words.tokenizer([*known, *chosen]), promised
 
     def _private_texts(self) -> "Texts":
         if self.subwords:
@@ -171,14 +178,32 @@ class Vocabulary:
             )
         return streams[0]
 
-    def _summed(self, selection: "PartitionSelection", texts: "Texts", words: "Words") -> Counter[str]:
-        """The sums over all units, of which there are enough for δ."""
+    def _base(self, words: "Words") -> list[str]:
+        """The words that are public anyway."""
+        from transformers import AutoTokenizer
+
+        from dpnlp.runs.folder import PRIVACY
+
+        if self.base is None:
+            return []
+        if (self.base / PRIVACY).exists():
+            raise BadInput(
+                f"base = {self.base}: it is made of private texts, so that its cost would be lost; give another."
+            )
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.base, local_files_only=True)
+        except (OSError, ValueError):
+            raise BadInput(f"base = {self.base}: it has no tokenizer; make one by dpnlp vocabulary.") from None
+        return words.known_to(tokenizer)
+
+    def _summed(self, selection: "PartitionSelection", texts: "Texts", words: "Words", known: Set[str]) -> Counter[str]:
+        """The sums over all units, of which there are enough for δ, of words that are not known yet."""
         from dpnlp.data.vocabulary import of_each_owner, of_each_text
 
         total, many = Counter[str](), 0
         named = of_each_text(texts, words) if self.privacy.unit == "example" else of_each_owner(texts, words)
         for many, its in enumerate(named, 1):  # noqa: B007
-            total.update(selection.contribution(its))
+            total.update(selection.contribution(word for word in its if word not in known))
         if selection.delta >= 1 / many:
             raise BadInput(
                 f"privacy.delta = {selection.delta:g}: it must be below one in the number of {self.privacy.unit}s, "

@@ -44,6 +44,17 @@ class Words:
         tokenizer.normalizer, tokenizer.pre_tokenizer = self.normalizer, self.splitter
         return _with_end(tokenizer)
 
+    def known_to(self, tokenizer: Any) -> list[str]:
+        """The words of such a tokenizer, in their order; one that finds words in another way is refused."""
+        its, own = (
+            (made.normalizer.__getstate__(), made.pre_tokenizer.__getstate__())
+            for made in (tokenizer.backend_tokenizer, self.tokenizer([]).backend_tokenizer)
+        )
+        if its != own:
+            raise BadInput("tokenizer: it finds words in another way; make it again with the same capital letters.")
+        numbers: dict[str, int] = tokenizer.get_vocab()
+        return sorted(set(numbers) - {*_SPECIAL}, key=numbers.__getitem__)
+
 
 def frequent(texts: Iterable[str], words: Words, most: int) -> list[str]:
     """The `most` words that occur most often, of equal ones the first in the alphabet."""
