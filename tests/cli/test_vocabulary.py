@@ -14,7 +14,7 @@ from dpnlp.events import ApproximateDP, Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Unit
 from dpnlp.runs.folder import Run
 
-PRIVATE = "vocabulary --data.train chats.jsonl --data.owner author --privacy.epsilon 3 --privacy.delta 1e-4 --output"
+PRIVATE = "vocabulary --data.train chats.jsonl --data.owner author --privacy.epsilon 3 --privacy.delta 1e-9 --output"
 PUBLIC = "vocabulary --data.train wiki.txt --data.public --output"
 USERS = 400
 
@@ -66,7 +66,7 @@ def test_a_private_vocabulary_is_promised_charged_and_gives_nobody_away(home, dp
     assert words_in(home / "private") == {"good", "morning", "to", "you"}
     run = Run(home / "private")
     promised = run.guarantee
-    assert (promised.epsilon, promised.delta, promised.unit) == (3.0, 1e-4, Unit.USER)
+    assert (promised.epsilon, promised.delta, promised.unit) == (3.0, 1e-9, Unit.USER)
     assert promised.adjacency is Adjacency.ADD_REMOVE
     assert promised.signature() in out
     (release,) = Ledger.beside(chats).read().releases
@@ -75,8 +75,8 @@ def test_a_private_vocabulary_is_promised_charged_and_gives_nobody_away(home, dp
     assert isinstance(release.event, Composed)
     noise, failure = release.event.events
     assert isinstance(noise, Gaussian)
-    assert failure == ApproximateDP(0.0, 5e-5)
-    assert Ledger.beside(chats).spent(1e-4).epsilon == pytest.approx(3, rel=1e-3)
+    assert failure == ApproximateDP(0.0, 5e-10)
+    assert Ledger.beside(chats).spent(1e-9).epsilon == pytest.approx(3, rel=1e-3)
     # Law 9: no file, and no line that is printed, has a word or a name of one user alone.
     written = [path.read_text() for path in (home / "private").rglob("*") if path.is_file()]
     assert len(written) == 3
@@ -142,13 +142,13 @@ def test_one_text_can_be_protected_instead_of_a_user(home, dpnlp, chats):
 
 def test_whoever_is_held_out_has_no_say(home, dpnlp, chats):
     """Nearly everybody: 3 % of the users are too few for any word."""
-    code, _, err = dpnlp(f"{PRIVATE} rest --words 8 --data.held-out 0.97 --privacy.delta 1e-6")
+    code, _, err = dpnlp(f"{PRIVATE} rest --words 8 --data.held-out 0.97 --privacy.seed 1")
     assert code == 2
     assert "no word is above the threshold" in err
 
 
 def test_a_budget_is_not_exceeded_and_nothing_is_left(home, dpnlp, chats):
-    assert dpnlp("ledger budget chats.jsonl --epsilon 3.5 --delta 1e-4 --unit user")[0] == 0
+    assert dpnlp("ledger budget chats.jsonl --epsilon 3.5 --delta 1e-9 --unit user")[0] == 0
     assert dpnlp(f"{PRIVATE} first")[0] == 0
     code, _, err = dpnlp(f"{PRIVATE} second")
     assert code == 2
@@ -162,8 +162,8 @@ def test_every_vocabulary_is_another_release(home, dpnlp, chats):
     for name in ("once", "twice"):
         assert dpnlp(f"{PRIVATE} {name}")[0] == 0
     assert len(Ledger.beside(chats).read().releases) == 2
-    assert 3.5 < Ledger.beside(chats).spent(2e-4).epsilon < 6
-    assert Ledger.beside(chats).spent(9e-5).epsilon == math.inf
+    assert 3.5 < Ledger.beside(chats).spent(2e-9).epsilon < 6
+    assert Ledger.beside(chats).spent(9e-10).epsilon == math.inf
 
 
 @pytest.mark.parametrize(

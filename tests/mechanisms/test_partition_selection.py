@@ -159,7 +159,7 @@ def test_items_come_out_by_their_noisy_sums_and_only_such_as_occur():
 
 def test_a_seed_makes_the_same_choice_again_and_none_makes_another():
     def released(*source):
-        return PartitionSelection(1, 1.0, 0.1, *source).release({f"{n}": 2**24 for n in range(20)})
+        return PartitionSelection(1, 1.0, 0.1, *source).release({f"{n}": 2**30 for n in range(20)})
 
     assert released(FixedSeed(5)) == released(FixedSeed(5)) != released(FixedSeed(6))
     assert released() != released()
