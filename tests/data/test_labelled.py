@@ -189,8 +189,8 @@ def test_a_file_of_another_kind_is_refused(write):
     with pytest.raises(BadInput) as refusal:
         labelled(path)
     assert str(refusal.value) == (
-        f"{path}: a file of texts must end in .jsonl, .json, .csv, .tsv, .parquet, with or without .gz; rename it, or "
-        "give two paths if it has a line for each text and another file has the labels."
+        f"{path}: a file of texts must end in .jsonl, .json, .csv, .tsv, .parquet, with or without .gz or .xz; rename "
+        "it, or give two paths if it has a line for each text and another file has the labels."
     )
 
 

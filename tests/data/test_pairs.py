@@ -5,6 +5,7 @@ import gzip
 import importlib
 import io
 import json
+import lzma
 import tracemalloc
 from pathlib import Path
 
@@ -52,9 +53,9 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", [*WRITTEN, *(f"{name}.gz" for name in WRITTEN)])
+@pytest.mark.parametrize("name", [f"{name}{packed}" for name in WRITTEN for packed in ("", ".gz", ".xz")])
 def test_every_format_gives_the_same_pairs_as_often_as_one_likes(write, name):
-    opened = pairs(write(name, WRITTEN[name.removesuffix(".gz")]), WITH_OWNER)
+    opened = pairs(write(name, WRITTEN[name.removesuffix(".gz").removesuffix(".xz")]), WITH_OWNER)
     assert list(opened) == PAIRS
     assert list(opened) == PAIRS
     assert opened.left_out() == 0
@@ -281,8 +282,8 @@ GOOD = '{"source": "a", "target": "b"}\n'
         (
             "a.txt",
             "a",
-            ": a file of pairs must end in .jsonl, .json, .csv, .tsv, .parquet, with or without .gz; rename it, "
-            "or give two paths if it is one side of aligned texts.",
+            ": a file of pairs must end in .jsonl, .json, .csv, .tsv, .parquet, with or without .gz or .xz; "
+            "rename it, or give two paths if it is one side of aligned texts.",
         ),
     ],
 )
@@ -376,11 +377,19 @@ def test_a_file_that_disappears_is_refused_when_it_is_read(tmp_path, monkeypatch
         monkeypatch.setattr(Path, "is_file", lambda _: True)  # It may also go just after it was looked for.
 
 
-@pytest.mark.parametrize("content", [b"not packed", gzip.compress(GOOD.encode() * 99, mtime=0)[:-20]])
-def test_a_damaged_archive_is_one_sentence(tmp_path, content):
-    path = tmp_path / "a.jsonl.gz"
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl.gz", b"not packed"),
+        ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-20]),
+        ("a.jsonl.xz", b"not packed"),
+        ("a.jsonl.xz", lzma.compress(GOOD.encode() * 99)[:-20]),
+    ],
+)
+def test_a_damaged_archive_is_one_sentence(tmp_path, name, content):
+    path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(BadInput, match=r"a\.jsonl\.gz: it cannot be unpacked \(.+\); compress the text again\.$"):
+    with pytest.raises(BadInput, match=rf"{name}: it cannot be unpacked \(.+\); compress the text again\.$"):
         list(pairs(path, Columns()))
 
 

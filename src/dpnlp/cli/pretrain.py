@@ -35,7 +35,7 @@ class Data:
     """Which public texts."""
 
     train: tuple[str, ...] = option(
-        help="Files with a text a line, or .jsonl, .csv, .tsv or .parquet files (each may end in .gz)"
+        help="Files with a text a line, or .jsonl, .csv, .tsv or .parquet files (each may end in .gz or .xz)"
     )
     text: str = option("text", help="The column of the text")
     public: bool = option(False, help="Say that the texts are public: nothing of them is hidden")

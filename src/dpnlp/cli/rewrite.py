@@ -21,7 +21,7 @@ class Texts(Files):
     train: tuple[str, ...] = option(
         (),
         help="What to rewrite: a .jsonl, .csv, .tsv or .parquet file, a file with a text a line, two aligned files of "
-        "texts and labels (each may end in .gz), a folder saved by datasets, or a dataset of the hub",
+        "texts and labels (each may end in .gz or .xz), a folder saved by datasets, or a dataset of the hub",
     )
     validation: tuple[str, ...] = option((), help="What else to rewrite, for whoever learns from it to try settings on")
     test: tuple[str, ...] = option((), help="Original texts, on which a classifier of the rewritten ones is scored")

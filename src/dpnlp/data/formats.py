@@ -8,10 +8,11 @@ import csv
 import gzip
 import importlib
 import json
+import lzma
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -26,8 +27,14 @@ _PIECE = 1 << 16
 """How many bytes of a long line are read at once."""
 _ROWS = 1024
 """How many rows of a Parquet file are read at once."""
-_MARK = re.compile(r"\s*(\[\s*\]|[\[,\]])\s*")
-"""What stands before an element of a JSON array, or ends the array."""
+_MARKS = {
+    "[]": re.compile(r"\s*(\[\s*\]|[\[,\]])\s*"),
+    "{}": re.compile(r"\s*(\{\s*\}|[{,}])\s*"),
+}
+"""What stands before an element of a JSON array or a member of an object, or ends it, by its brackets."""
+_COLON = re.compile(r"\s*:\s*")
+PACKED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+"""How the name of a file ends that is packed, and what opens it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Json(Table):
 
     def rows(self) -> Iterator[Row]:
         start = next((text for _, line in lines(self.files[0], _PIECE) if (text := line.lstrip())), "")
-        return self._elements() if start.startswith("[") else self._lines()
+        return self.elements() if start.startswith("[") else self._lines()
 
     def _lines(self) -> Iterator[Row]:
         for number, line in lines(self.files[0]):
@@ -85,14 +92,17 @@ class Json(Table):
                 except json.JSONDecodeError as error:
                     raise self._malformed(number, error) from None
 
-    def _elements(self) -> Iterator[Row]:
-        """Decodes one element after the other; where the text at hand does not suffice, twice as much is taken."""
+    def elements(self, brackets: str = "[]") -> Iterator[Row]:
+        """Decodes one element after the other; where the text at hand does not suffice, twice as much is taken.
+
+        With {} for brackets these are the members of one object, each as its name and its value.
+        """
         pieces = (piece for _, piece in lines(self.files[0], _PIECE))
         text, at, number = "", 0, 1
         first = True
         while True:
             try:
-                start, value, end = _element(text, at, first)
+                start, value, end = _element(text, at, first, brackets)
             except json.JSONDecodeError as error:
                 more = _taken(pieces, max(_PIECE, len(text) - at))
                 if not more:
@@ -107,7 +117,8 @@ class Json(Table):
             at, first = end, False
         if text[end:].strip() or any(piece.strip() for piece in pieces):
             number += text.count("\n", at, end)
-            raise BadInput(f"{self.where(number)}: there is more text after the end of the array; remove it.")
+            what = "array" if brackets == "[]" else "object"
+            raise BadInput(f"{self.where(number)}: there is more text after the end of the {what}; remove it.")
 
     def _malformed(self, number: int, error: json.JSONDecodeError) -> BadInput:
         said = f"{error.msg[0].lower()}{error.msg[1:]}"
@@ -213,13 +224,14 @@ def arrow_rows(batches: Iterable[Any]) -> Iterator[Row]:
 
 
 def lines(path: Path, longest: int = -1) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, unpacked if it ends in .gz, with their numbers and their ends.
+    """The lines of a text file, unpacked if it ends in .gz or .xz, with their numbers and their ends.
 
     Only a line feed ends a line: other separators occur inside texts. Of a line of more than `longest` bytes come
     several pieces of the same number.
     """
     decoder, number = codecs.getincrementaldecoder("utf-8-sig")(), 1
-    with readable(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+    opens = PACKED.get(path.suffix.lower())
+    with readable(path), opens(path) if opens else path.open("rb") as file:
         try:
             while piece := file.readline(longest):
                 yield number, decoder.decode(piece)
@@ -241,7 +253,7 @@ def readable(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise missing(path) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
         raise BadInput(f"{path}: it cannot be unpacked ({error}); compress the text again.") from None
     except Exception as error:  # Arrow raises nearly anything for a damaged file.
         raise BadInput(f"{path}: it cannot be read ({short(error)}); check the file and its permissions.") from error
@@ -263,15 +275,21 @@ def library(name: str) -> Any:
         ) from None
 
 
-def _element(text: str, at: int, first: bool) -> tuple[int, Any, int]:
+def _element(text: str, at: int, first: bool, brackets: str) -> tuple[int, Any, int]:
     """Where the next element of an array starts, the element, and where it ends; the end of the array has no width."""
-    mark = _MARK.match(text, at)
-    if mark is None or first != mark[1].startswith("["):
-        raise json.JSONDecodeError("expected , or ]", text, at)
-    if mark[1].endswith("]"):
+    opening, closing = brackets[0], brackets[1]
+    mark = _MARKS[brackets].match(text, at)
+    if mark is None or first != mark[1].startswith(opening):
+        raise json.JSONDecodeError(f"expected , or {closing}", text, at)
+    if mark[1].endswith(closing):
         return mark.end(1), None, mark.end(1)
     value, end = json.JSONDecoder().raw_decode(text, mark.end())
-    return mark.end(), value, end
+    if brackets == "[]":
+        return mark.end(), value, end
+    if (colon := _COLON.match(text, end)) is None:
+        raise json.JSONDecodeError("expected :", text, end)
+    inside, end = json.JSONDecoder().raw_decode(text, colon.end())
+    return mark.end(), (value, inside), end
 
 
 def _taken(pieces: Iterator[str], size: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from dpnlp.checks import BadInput
 from dpnlp.data.formats import Row, Table, lines
 from dpnlp.data.records import FORMATS, ColumnNames, Fields, Records, suffix_of, table_of
 
@@ -55,5 +56,7 @@ def plain(source: str | Path, columns: Columns = _USUAL, split: str | None = Non
     if suffix_of(path) not in FORMATS and (path.is_file() or suffix_of(path) == ".txt"):
         table = Lines((path,))
         table.present()
+        if columns.owner is not None:
+            raise BadInput(f"{path}: it has a text a line and no column {columns.owner}; give a table, such as .jsonl.")
         return Texts(table, Columns())
     return Texts(table_of(source, columns, split, "text"), columns)

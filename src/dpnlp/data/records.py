@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data import hub
-from dpnlp.data.formats import Aligned, Delimited, Json, Parquet, Table
+from dpnlp.data.formats import PACKED, Aligned, Delimited, Json, Parquet, Table
 
 FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-"""How the name of a table ends; all but the last may be packed (.gz)."""
+"""How the name of a table ends; all but the last may be packed (.gz or .xz)."""
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
 """An id of the hub, as in wmt16:de-en: the name, and the configuration after a colon."""
@@ -245,7 +245,7 @@ def table_of(source: str | Path, columns: ColumnNames, split: str | None, noun: 
     """The table in a file, in a folder saved by `datasets`, or in a dataset of the hub.
 
     A file is .jsonl or .json (JSON lines, or one array), .csv or .tsv (without a header where the columns are numbers),
-    all of which may be packed (.gz), or .parquet. An id such as `wmt16:de-en` is a dataset of the hub and its
+    all of which may be packed (.gz or .xz), or .parquet. An id such as `wmt16:de-en` is a dataset of the hub and its
     configuration. `split` chooses one of those in a folder or on the hub; a file is one by itself. What is no such file
     is refused, with what to do otherwise.
     """
@@ -264,7 +264,7 @@ def table_of(source: str | Path, columns: ColumnNames, split: str | None, noun: 
         case ".parquet":
             table = Parquet((path,), columns.tops)
         case _:
-            ends = f"{', '.join(FORMATS)}, with or without .gz"
+            ends = f"{', '.join(FORMATS)}, with or without .gz or .xz"
             raise BadInput(f"{path}: a file of {noun}s must end in {ends}; rename it{otherwise}.")
     table.present()
     return table
@@ -289,7 +289,8 @@ def is_hub_id(source: str | Path) -> bool:
 
 def suffix_of(path: Path) -> str:
     """What kind of file it is by its name, packed or not."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    name = Path(path.name.lower())
+    return Path(name.stem).suffix if name.suffix in PACKED else name.suffix
 
 
 def kind(value: object) -> str:

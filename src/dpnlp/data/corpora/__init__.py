@@ -1,4 +1,5 @@
-"""Corpora by name, from the files that their authors publish: those of DP-NMT, and those of many tasks of reading.
+"""Corpora by name, from the files that their authors publish: those of DP-NMT, of tasks of reading, and texts of
+many authors.
 
 A file is looked for when its split is read, so that a model can be scored on a test set without the training set.
 """
@@ -9,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.checks import BadInput
+from dpnlp.data.corpora.authors import AUTHORS
 from dpnlp.data.corpora.reading import READING
 from dpnlp.data.corpora.source import Corpus, Source, one_of
 from dpnlp.data.corpora.translation import TRANSLATION
 
 __all__ = ["CORPORA", "KINDS", "Corpus", "named"]
 
-CORPORA: Mapping[str, Source] = {**TRANSLATION, **READING}
+CORPORA: Mapping[str, Source] = {**TRANSLATION, **READING, **AUTHORS}
 KINDS = {
     "translation": "texts with their translation",
+    "plain": "texts with their authors",
     "labelled": "texts with a label",
     "tagged": "sentences with a tag for each word",
     "questions": "questions about texts",
@@ -39,8 +42,8 @@ def named(
 
     The languages, the kind of owner and the test set are the first that `CORPORA` has for it, unless they are given.
     Without a folder a corpus of the hub is downloaded from there; with one that `datasets` saved it is read from it. A
-    corpus of translations gives `Pairs`, one of labelled texts `Texts`, of tagged sentences `Sentences`, and one of
-    questions `Questions`.
+    corpus of translations gives `Pairs`, one of plain or labelled texts `Texts`, of tagged sentences `Sentences`, and
+    one of questions `Questions`.
     """
     one_of("kind", kind, list(KINDS))
     fitting = [other for other, known in CORPORA.items() if known.kind == kind]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.checks import BadInput
-from dpnlp.data import labelled, questions, tagged
+from dpnlp.data import labelled, plain, questions, tagged
 from dpnlp.data.corpora import labels
 from dpnlp.data.corpora.source import Corpus, Source, one_of, packed
 from dpnlp.data.formats import Aligned, Delimited, Json, Table
@@ -22,6 +22,7 @@ from dpnlp.data.records import Records
 from dpnlp.data.tagged import Conll, Conllu, Sentences
 
 _STREAMS: Mapping[str, tuple[Callable[..., Records[Any]], Callable[..., Records[Any]]]] = {
+    "plain": (plain.Texts, plain.plain),
     "labelled": (Texts, labelled.labelled),
     "tagged": (Sentences, tagged.tagged),
     "questions": (Questions, questions.questions),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dpnlp.checks import BadInput
+from dpnlp.data.formats import PACKED
 
 S = TypeVar("S")
 
@@ -58,9 +59,9 @@ class Source(Published, ABC):
 
 
 def packed(path: Path) -> Path:
-    """The file, or the packed one (.gz) where only that is there."""
-    other = path.with_name(f"{path.name}.gz")
-    return other if other.exists() and not path.exists() else path
+    """The file, or a packed one (.gz or .xz) where only that is there."""
+    forms = [path, *(path.with_name(f"{path.name}{end}") for end in PACKED)]
+    return next((form for form in forms if form.exists()), path)
 
 
 def one_of(what: str, value: str, allowed: Sequence[str]) -> str:
