@@ -15,28 +15,29 @@ from dpnlp.checks import BadInput
 from dpnlp.metrics.score import Score, signed
 
 
-def perplexity(losses: ArrayLike) -> Score:
+def perplexity(losses: ArrayLike, **how: object) -> Score:
     """exp(−(1/n) Σ log p) over the n tokens of a set, of which these are the −log p, in nats. 1 is the best.
 
-    A model that has come apart, whose losses are no numbers, has an infinite one.
+    A model that has come apart, whose losses are no numbers, has an infinite one. `how` is what else the signature says
+    of the tokens.
     """
     each = _flat("losses", losses, np.float64)
     mean = math.fsum(each) / len(each) if np.isfinite(each).all() else math.inf
-    return signed("perplexity", math.exp(mean) if mean < 700 else math.inf, per="token", n=len(each))
+    return signed("perplexity", math.exp(mean) if mean < 700 else math.inf, per="token", **how, n=len(each))
 
 
-def accuracy_top1(predictions: ArrayLike, references: ArrayLike, unknown: int | None) -> Score:
+def accuracy_top1(predictions: ArrayLike, references: ArrayLike, unknown: int | None, **how: object) -> Score:
     """The share of tokens, in percent, for which the most probable token is the right one.
 
     A token that stands for words outside the vocabulary is never right, as in McMahan et al. (2018): who guesses that a
     word is unknown has not guessed the word. It counts among the n tokens all the same.
     """
-    guessed, true = (_flat(name, given, np.int64) for name, given in _named(predictions, references))
+    guessed, true = _flat("predictions", predictions, np.int64), _flat("references", references, np.int64)
     if len(guessed) != len(true):
         raise BadInput(f"predictions = {len(guessed)} tokens, references = {len(true)}: there must be one for each.")
     right = (guessed == true) & (true != (-1 if unknown is None else unknown))
-    how = {"percent": "yes", "unknown": "none" if unknown is None else "wrong", "n": len(true)}
-    return signed("accuracy_top1", 100 * float(np.mean(right)), **how)
+    said = {"unknown": "none" if unknown is None else "wrong", **how, "n": len(true)}
+    return signed("accuracy_top1", 100 * float(np.mean(right)), **said)
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,6 @@ class Unigram:
             math.exp(entropy),
             per_cent * float((counts - known).sum()),
         )
-
-
-def _named(predictions: ArrayLike, references: ArrayLike) -> tuple[tuple[str, ArrayLike], ...]:
-    return ("predictions", predictions), ("references", references)
 
 
 def _flat(name: str, given: ArrayLike, dtype: Any) -> NDArray[Any]:

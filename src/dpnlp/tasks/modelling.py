@@ -173,9 +173,10 @@ class Modelled:
     tokenizer: Any
 
     def scores(self) -> dict[str, Score]:
-        """AccuracyTop1, and the perplexity."""
-        accuracy = accuracy_top1(self.guesses, self.tokens.numbers, self.unknown)
-        return {"accuracy_top1": accuracy, "perplexity": perplexity(self.losses)}
+        """AccuracyTop1, and the perplexity, of all tokens; the end of each text is one of them."""
+        how = {"ends": "counted", "vocabulary": len(self.tokenizer)}
+        accuracy = accuracy_top1(self.guesses, self.tokens.numbers, self.unknown, **how)
+        return {"accuracy_top1": accuracy, "perplexity": perplexity(self.losses, **how)}
 
     def details(self) -> dict[str, Any]:
         """What a guess without context would reach on these texts."""

@@ -23,6 +23,7 @@ from dpnlp.models.pretrained.language_models import (
     save_language_model,
 )
 from dpnlp.models.pretrained.networks import Network, load_network, save_network
+from dpnlp.models.pretrained.opening import load_tokenizer
 from dpnlp.models.pretrained.readers import PretrainedReader, load_reader, save_reader, word_reader
 from dpnlp.models.pretrained.scratch import from_scratch
 
@@ -47,6 +48,7 @@ __all__ = [
     "load_language_model",
     "load_network",
     "load_reader",
+    "load_tokenizer",
     "save",
     "save_adapters",
     "save_autoencoder",

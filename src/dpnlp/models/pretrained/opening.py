@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
 from dpnlp.checks import BadInput, short
 from dpnlp.models.freezing import dotted
@@ -149,6 +149,15 @@ def tokenizer_in(folder: Path, vocabulary: int, **options: Any) -> Any | None:
             + _OTHER_TOKENIZER
         )
     return tokenizer
+
+
+def load_tokenizer(source: str | Path) -> Any:
+    """The tokenizer in a folder or, where there is no such folder, of that id on the hub."""
+    folder = Path(source)
+    # Where the model is of a kind that transformers does not know, the config keeps it from looking for its own.
+    own = (folder / "config.json").exists() and str(kind_of(folder)).startswith("dpnlp-")
+    with readable(f"the tokenizer in {source}"):
+        return AutoTokenizer.from_pretrained(str(source), **({"config": PreTrainedConfig()} if own else {}))
 
 
 def _refuse_other_tokens(folder: Path, tokenizer: Any | None, config: Any) -> None:
