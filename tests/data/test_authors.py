@@ -60,7 +60,8 @@ def test_the_published_corpora_have_their_messages_and_authors():
     speeches = texts("plays", DATA / "tinyshakespeare")
     play = (DATA / "tinyshakespeare/data/tinyshakespeare/input.txt").read_text().split("\n\n")
     parted = [speech.strip().partition(":\n") for speech in play]
-    assert speeches == [(text, name) for name, colon, text in parted if colon]
+    lines = [(name, map(str.strip, text.split("\n"))) for name, colon, text in parted if colon]
+    assert speeches == [("\n".join(spoken), name) for name, spoken in lines]
     assert Counter(text.owner for text in speeches)["ROMEO"] == 163
 
 

@@ -38,6 +38,9 @@ COMMANDS: Commands = {
     ("evaluate",): Command("dpnlp.cli.evaluate:Evaluate", "Score a model on texts that it has not learned from"),
     ("generate",): Command("dpnlp.cli.generate:Generate", "Translate texts, or write on from them, one a line"),
     ("predict",): Command("dpnlp.cli.predict:Predict", "Label or tag texts, or answer questions, one a line"),
+    ("vocabulary",): Command(
+        "dpnlp.cli.vocabulary:Vocabulary", "Make a vocabulary of public texts, or of private ones under a guarantee"
+    ),
     ("pretrain",): Command("dpnlp.cli.pretrain:Pretrain", "Make a rewriter of public texts"),
     ("rewrite",): Command("dpnlp.cli.rewrite:Rewrite", "Exchange private texts for others that may be published"),
     ("sweep",): Command("dpnlp.cli.sweep:Sweep", "Train or rewrite with a grid of settings and compare them"),

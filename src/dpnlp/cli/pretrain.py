@@ -49,23 +49,24 @@ class Data:
 
         streams = [plain(source, Columns(self.text)) for source in self.train]
         if not self.unsafe:
-            self._refuse_private(streams)
+            refuse_private(streams, self.public, "what a rewriter is made of can come out of it word by word")
         return [record.text for stream in streams for record in stream]
 
-    def _refuse_private(self, streams: "Sequence[Texts]") -> None:
-        from dpnlp.accounting.ledger import Ledger
 
-        danger = "what a rewriter is made of can come out of it word by word"
-        for stream in streams:
-            if Ledger.beside(stream.place).path.exists():
-                raise BadInput(
-                    f"data.train = {stream.place}: a ledger is beside it, so it is private, and {danger}; give others."
-                )
-        if not self.public:
+def refuse_private(streams: "Sequence[Texts]", public: bool, danger: str) -> None:
+    """Refuses texts that have a ledger, or that nobody has said to be public."""
+    from dpnlp.accounting.ledger import Ledger
+
+    for stream in streams:
+        if Ledger.beside(stream.place).path.exists():
             raise BadInput(
-                f"data.train = {self.train[0]}: {danger}; if it is public say so by --data.public, else give other "
-                "texts."
+                f"data.train = {stream.place}: a ledger is beside it, so it is private, and {danger}; give others."
             )
+    if not public:
+        raise BadInput(
+            f"data.train = {streams[0].place}: {danger}; if it is public say so by --data.public, else give other "
+            "texts."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from dpnlp.mechanisms.exponential import Exponential
 from dpnlp.mechanisms.gaussian import Gaussian, analytic_epsilon, analytic_sigma, classical_sigma
 from dpnlp.mechanisms.laplace import Laplace
 from dpnlp.mechanisms.metric import Metric
+from dpnlp.mechanisms.partition_selection import PartitionSelection
 from dpnlp.mechanisms.randomized_response import RandomizedResponse
 from dpnlp.mechanisms.subset_response import SubsetResponse
 
@@ -12,6 +13,7 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "Metric",
+    "PartitionSelection",
     "RandomizedResponse",
     "SubsetResponse",
     "analytic_epsilon",

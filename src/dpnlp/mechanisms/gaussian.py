@@ -77,17 +77,25 @@ class Gaussian(Mechanism):
         formula = analytic_sigma if Calibration(self.calibration) is Calibration.ANALYTIC else classical_sigma
         return formula(self.epsilon, self.delta, self.sensitivity)
 
-    def release(self, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """The answer with noise, on a grid of at most σ/2^24.
+    @property
+    def step(self) -> float:
+        """The width of the grid that noise is drawn on: a power of two of at most σ/2^24."""
+        return step_below(self.sigma / _FINENESS)
 
-        Rounding moves neighbours apart by up to a step in every coordinate, √n steps in ℓ2, for which σ makes up. A
-        discrete Gaussian of s steps is a randomized rounding of a continuous one of √(s² − 16) steps, up to a factor of
-        1 ± e^{−300} (Peikert 2010, Theorem 3.1), hence the last term: the analytic guarantee is that of the continuous.
+    def scale(self, rounding: float = 0.0) -> int:
+        """The scale of a discrete Gaussian, in grid steps, for an answer that rounding to the grid has moved.
+
+        `rounding` is by how much it can move neighbours apart, in ℓ2, for which σ makes up. A discrete Gaussian of s
+        steps is a randomized rounding of a continuous one of √(s² − 16) steps, up to a factor of 1 ± e^{−300} (Peikert
+        2010, Theorem 3.1), hence the last term: the analytic guarantee is that of the continuous.
         """
-        shape, n = np.shape(value), max(1, np.size(value))
-        step = step_below(self.sigma / _FINENESS)
-        sigma = self.sigma / self.sensitivity * (self.sensitivity + math.sqrt(n) * step) / step
-        noisy = to_grid(value, step) + discrete_gaussian(self.source, math.ceil(math.sqrt(sigma * sigma + 16)), n)
+        sigma = self.sigma / self.sensitivity * (self.sensitivity + rounding) / self.step
+        return math.ceil(math.sqrt(sigma * sigma + 16))
+
+    def release(self, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """The answer with noise, on the grid: rounding moves each coordinate of neighbours apart by up to a step."""
+        shape, n, step = np.shape(value), max(1, np.size(value)), self.step
+        noisy = to_grid(value, step) + discrete_gaussian(self.source, self.scale(math.sqrt(n) * step), n)
         return from_grid(noisy, step, shape)
 
     def event(self, adjacency: Adjacency) -> events.Gaussian:

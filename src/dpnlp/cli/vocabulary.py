@@ -1,0 +1,195 @@
+"""`dpnlp vocabulary`: the words that a model will know, of public texts, or of private ones under a guarantee."""
+
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from dpnlp import checks
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import option
+from dpnlp.cli.output import print_facts, print_guarantee, print_json
+from dpnlp.guarantee import Adjacency, Guarantee, Unit
+from dpnlp.runs.files import refusals
+
+if TYPE_CHECKING:
+    from dpnlp.data.plain import Texts
+    from dpnlp.data.vocabulary import Words
+    from dpnlp.events import Event
+    from dpnlp.mechanisms import PartitionSelection
+
+_DANGER = "the words of private texts give them away"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Which texts."""
+
+    train: tuple[str, ...] = option(
+        (), help="A file with a text a line, or a .jsonl, .csv, .tsv or .parquet file (may end in .gz or .xz)"
+    )
+    corpus: str | None = option(None, help="Instead of files, a corpus by name: chitchat or plays")
+    folder: Path | None = option(None, help="Where the files of the corpus lie")
+    text: str = option("text", help="The column of the text")
+    owner: str | None = option(None, help="The column that says whose a text is")
+    held_out: float = option(0.0, help="Leave out the share that a model with the same setting is tested on")
+    public: bool = option(False, help="Say that the texts are public: nothing of them is hidden")
+
+    def streams(self) -> "list[Texts]":
+        """The texts of each file."""
+        from dpnlp.data.corpora import named
+        from dpnlp.data.plain import Columns, plain
+        from dpnlp.data.records import divided
+
+        if (self.corpus is None) == (not self.train):
+            raise BadInput("--data.train, --data.corpus: exactly one of them must say which texts.")
+        found: list[Any] = [plain(source, Columns(self.text, self.owner)) for source in self.train]
+        if self.corpus is not None:
+            found = [named(self.corpus, self.folder, owner=self.owner, kind="plain").train]
+        return [divided(stream, self.held_out)[0] if self.held_out else stream for stream in found]
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What is promised of private texts."""
+
+    epsilon: float | None = option(None, help="ε for all of the words together")
+    delta: float = option(1e-6, help="δ, well below one in the number of users, and below that of the model to come")
+    unit: Literal["example", "document", "user"] = option(
+        "user", help="Whose presence is hidden; document and user need --data.owner"
+    )
+    ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
+    seed: int | None = option(
+        None, help="Makes the choice repeatable, for research: whoever knows the seed can take the noise off"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """Make a vocabulary, as a folder with a tokenizer. Of public texts it has the most frequent words, or parts of
+    words. Of private texts it has words that so many users share that no one of them can be told from it; privacy.json
+    has the guarantee, and a model with this vocabulary has to pay for it, too."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp vocabulary --output words --data.train wiki.txt --data.public --most 10000 --lower",
+        "dpnlp vocabulary --output words --data.train chats.jsonl --data.owner author --privacy.epsilon 1 "
+        "--privacy.delta 1e-7 --lower",
+    )
+
+    output: Path = option(help="The folder to make")
+    most: int = option(10_000, help="The most words, or tokens with --subwords, that the vocabulary has")
+    words: int = option(
+        200, help="Of private texts, the most words that one user has a say in: those that he uses most often"
+    )
+    lower: bool = option(False, help="Take capital letters for small ones")
+    subwords: bool = option(False, help="Parts of words by byte-pair encoding, instead of words; of public texts only")
+    data: Data = option(Data(), help="texts")
+    privacy: Privacy = option(Privacy(), help="privacy")
+    json: bool = option(False, help="Print one JSON object instead of words", group="output")
+
+    def run(self) -> None:
+        """Makes the folder, or nothing at all, and says what is in it."""
+        for name in ("most", "words"):
+            checks.count(name, getattr(self, name))
+        if self.subwords and self.lower:
+            raise BadInput("lower = true: parts of words keep their capital letters; leave out --lower or --subwords.")
+        if self.output.exists():
+            raise BadInput(f"output = {self.output}: it is there already; choose another folder.")
+        with refusals(self.output):
+            self.output.mkdir(parents=True)
+        try:
+            tokenizer, promised = (self._public(), None) if self.data.public else self._private()
+            tokenizer.save_pretrained(self.output)
+        except BaseException:
+            shutil.rmtree(self.output, ignore_errors=True)
+            raise
+        self._print(len(tokenizer), promised)
+
+    def _print(self, tokens: int, promised: Guarantee | None) -> None:
+        if self.json:
+            signature = promised.signature() if promised else None
+            print_json({"vocabulary": str(self.output), "tokens": tokens, "signature": signature})
+            return
+        print_facts(f"Vocabulary {self.output}", {"tokens": f"{tokens:,}, with padding, end and unknown"})
+        if promised:
+            print_guarantee(promised)
+
+    # Of public texts
+
+    def _public(self) -> Any:
+        from dpnlp.cli.pretrain import refuse_private
+        from dpnlp.data.vocabulary import Words, frequent, learned
+
+        if self.privacy.epsilon is not None:
+            raise BadInput("data.public = true: public texts need no ε; leave out --privacy.epsilon or --data.public.")
+        streams = self.data.streams()
+        refuse_private(streams, self.data.public, _DANGER)
+        texts = (record.text for stream in streams for record in stream)
+        words = Words(self.lower)
+        return learned(texts, self.most) if self.subwords else words.tokenizer(frequent(texts, words, self.most))
+
+    # Of private texts
+
+    def _private(self) -> tuple[Any, Guarantee]:
+        """The ledger is charged before a word comes out, and what is promised is written before the words are."""
+        from dpnlp import events
+        from dpnlp.data.vocabulary import Words
+        from dpnlp.mechanisms import PartitionSelection
+        from dpnlp.mechanisms.randomness import seeded
+        from dpnlp.runs.folder import Run
+
+        privacy, words = self.privacy, Words(self.lower)
+        if privacy.epsilon is None:
+            raise BadInput(
+                f"--privacy.epsilon is not given: {_DANGER}; give it, or say by --data.public that they are public."
+            )
+        texts = self._private_texts()
+        selection = PartitionSelection(self.words, privacy.epsilon, privacy.delta, seeded(privacy.seed))
+        promised = selection.guarantee(Unit(privacy.unit), Adjacency.ADD_REMOVE)
+        sums = self._summed(selection, texts, words)
+        self._charge(texts, selection.event(), promised)
+        chosen = list(selection.release(sums))[: self.most]
+        if not chosen:
+            raise BadInput(
+                f"privacy.epsilon = {privacy.epsilon:g}: no word is above the threshold of {selection.threshold:.1f}, "
+                "and the cost stays in the ledger; take a larger ε, texts of more users, or a public vocabulary."
+            )
+        Run(self.output).write_privacy({"guarantee": promised.to_json(), "events": [events.to_json(selection.event())]})
+        return words.tokenizer(chosen), promised
+
+    def _private_texts(self) -> "Texts":
+        if self.subwords:
+            raise BadInput("subwords = true: they are for public texts; say --data.public, or leave it out.")
+        streams = self.data.streams()
+        if len(streams) > 1:
+            raise BadInput(f"data.train = {' '.join(self.data.train)}: private texts must be in one file; join them.")
+        if self.privacy.unit != "example" and streams[0].columns.owner is None:
+            raise BadInput(
+                f"privacy.unit = {self.privacy.unit}: nothing says whose each text is; name the column by "
+                "--data.owner, or protect one text by --privacy.unit example."
+            )
+        return streams[0]
+
+    def _summed(self, selection: "PartitionSelection", texts: "Texts", words: "Words") -> Counter[str]:
+        """The sums over all units, of which there are enough for δ."""
+        from dpnlp.data.vocabulary import of_each_owner, of_each_text
+
+        total, many = Counter[str](), 0
+        named = of_each_text(texts, words) if self.privacy.unit == "example" else of_each_owner(texts, words)
+        for many, its in enumerate(named, 1):  # noqa: B007
+            total.update(selection.contribution(its))
+        if selection.delta >= 1 / many:
+            raise BadInput(
+                f"privacy.delta = {selection.delta:g}: it must be below one in the number of {self.privacy.unit}s, "
+                f"1/{many}, else one of them could be published in clear; take at most {0.1 / many:.0e}."
+            )
+        return total
+
+    def _charge(self, texts: "Texts", event: "Event", promised: Guarantee) -> None:
+        from dpnlp.accounting.fingerprint import fingerprint
+        from dpnlp.accounting.ledger import Ledger
+
+        ledger = Ledger(self.privacy.ledger) if self.privacy.ledger else Ledger.beside(texts.place)
+        mark = fingerprint(*sorted(texts.files), ledger=ledger)
+        ledger.charge(f"dpnlp vocabulary {self.output.name}", event, promised.unit, promised.adjacency, mark)
