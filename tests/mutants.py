@@ -64,12 +64,12 @@ LAYERS, PARAMETERS = ("models/test_layers.py",), ("training/test_parameters.py",
 CROSS_ENTROPY, LORA = ("models/test_cross_entropy.py",), ("models/test_lora.py",)
 READING = "cli/test_reading.py::test_"
 ADEPT, AUTOENCODER = "rewriting/test_adept.py::test_", ("models/test_autoencoder.py",)
-MODELLING, GPT2 = "tasks/test_modelling.py::test_", "models/test_gpt2.py::test_"
 SELECTION, VOCABULARY, AUTHORS = (
     ("mechanisms/test_partition_selection.py",),
     ("cli/test_vocabulary.py",),
     ("data/test_authors.py",),
 )
+MODELLING, GPT2 = "tasks/test_modelling.py::test_", "models/test_gpt2.py::test_"
 FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
@@ -2588,6 +2588,8 @@ DEFECTS = (
         "return LSTMPast(*(jnp.take_along_axis(side, origins[..., None], axis=1) for side in self))",
         "return self",
         ("models/test_language.py::test_as_many_beams_as_there_are_texts_find_the_most_probable_one",),
+    ),
+    Defect(
         "each word of a user weighs a whole one in a vocabulary",
         "mechanisms/partition_selection.py",
         "return math.isqrt(per_unit * per_unit // k)",
