@@ -180,6 +180,22 @@ def test_law_10_who_goes_on_from_there_pays_for_the_vocabulary_too(paid, home, d
     assert len(found["events"]) == 3
 
 
+def test_law_10_the_words_of_private_texts_are_made_used_and_paid_for(home, dpnlp):
+    made = "vocabulary --data.train train.jsonl --data.owner who --privacy.epsilon 60 --privacy.delta 1e-4 --words 12"
+    code, _, err = dpnlp(f"{made} --output made")
+    assert code == 0, err
+    flags = "--privacy.unit user --privacy.epsilon 4 --privacy.ledger train.jsonl.ledger"
+    code, _, err = dpnlp(command("made", flags, "lstm --model.vocabulary made"))
+    assert code == 0, err
+    whole, words = Run.open(home / "runs" / "made"), Run(home / "made")
+    assert whole.privacy["events"][:-1] == words.privacy["events"]
+    assert whole.privacy["previous"] == [words.guarantee.signature()]
+    composed = Composed(tuple(map(events.from_json, whole.privacy["events"])))
+    assert whole.guarantee.epsilon == pytest.approx(pld.epsilon(composed, 1e-3, Adjacency.ADD_REMOVE), rel=1e-3)
+    assert whole.guarantee.epsilon > 10
+    assert whole.guarantee.mechanism.name == "composition"
+
+
 def test_a_share_of_the_owners_is_held_out(home, dpnlp):
     flags = "--data.train train.jsonl --data.owner who --data.held-out 0.4 --privacy.unit user --privacy.epsilon inf"
     code, _, err = dpnlp(

@@ -23,7 +23,7 @@ from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.models.drawing import categorical
 from dpnlp.models.layers import PositionBuckets
-from dpnlp.models.writer import Kept, Writer
+from dpnlp.models.writer import SoFar, Writer
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 """The lengths that inputs are padded to, unless told otherwise."""
@@ -226,7 +226,7 @@ class _Text(NamedTuple):
     """One text for each input, as far as it has come."""
 
     step: Array
-    past: Kept
+    past: SoFar
     tokens: Array  # [batch, 1 + maximum length]: the start, and what came after it
     done: Array  # [batch]
 
@@ -251,7 +251,7 @@ class _Beams(NamedTuple):
     """The best texts of each input that have not ended, and the best that have."""
 
     step: Array
-    past: Kept
+    past: SoFar
     tokens: Array  # [batch, beams, 1 + maximum length]
     scores: Array  # [batch, beams], log-probabilities, the best first
     ended_tokens: Array  # [batch, beams, 1 + maximum length]
@@ -313,8 +313,8 @@ def _goes_on(now: _Text | _Beams, options: Generation) -> Array:
 
 
 def _next(
-    model: Writer, memory: Any, past: Kept, tokens: Array, step: Array, options: Generation
-) -> tuple[Array, Kept]:
+    model: Writer, memory: Any, past: SoFar, tokens: Array, step: Array, options: Generation
+) -> tuple[Array, SoFar]:
     """The logits of the token after the last one, in float32: [rows, vocabulary], and the past with the last one."""
     last = jax.lax.dynamic_slice_in_dim(tokens, step, 1, axis=1)
     states, past = model.decode(last, memory, past, step)

@@ -25,7 +25,7 @@ class OutputLayer(NamedTuple):
         return logits if self.bias is None else logits + self.bias.astype(logits.dtype)
 
 
-class Kept(Protocol):
+class SoFar(Protocol):
     """What a model keeps of the tokens so far, for each beam of each text."""
 
     def sorted(self, origins: Array) -> Self:
@@ -55,7 +55,7 @@ class Writer(nnx.Module):
         """
 
     @abstractmethod
-    def empty(self, memory: Any, beams: int, length: int) -> Kept:
+    def empty(self, memory: Any, beams: int, length: int) -> SoFar:
         """What is kept before the first token, with room for `length` of them."""
 
     @abstractmethod
