@@ -234,6 +234,10 @@ def test_a_share_of_the_owners_is_held_out(home, dpnlp):
         ),
         (command("no").replace("--data.train train.jsonl", ""), "data.train is not given: name the file of the texts"),
         (command("no", "--data.longest 99", "start"), "--data.longest = 99: the model has positions for at most 16"),
+        (
+            command("no", start="lstm --model.vocabulary runs"),
+            "runs: there is no tokenizer in it; give a folder or an id",
+        ),
         ("generate runs/first --task classification", "--task = classification: its models write no texts"),
         ("evaluate runs/first --task translation", "the run in runs/first has learned modelling"),
         ("predict runs/first", "MODEL = runs/first: it is no run of classification"),
