@@ -72,6 +72,7 @@ SELECTION, VOCABULARY, AUTHORS = (
     ("cli/test_vocabulary.py",),
     ("data/test_authors.py",),
 )
+MODELLING, GPT2 = "tasks/test_modelling.py::test_", "models/test_gpt2.py::test_"
 FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
@@ -1116,8 +1117,8 @@ DEFECTS = (
     Defect(
         "train: a model inside a run taken for a public one",
         "cli/start.py",
-        "for folder in (path, path.parent):",
-        "for folder in ():",
+        "for folder in (path, path.parent) if",
+        "for folder in () if",
         TRAIN,
     ),
     Defect(
@@ -2737,6 +2738,104 @@ DEFECTS = (
         'drawstyle="steps-post"',
         'drawstyle="default"',
         ("runs/test_plots.py",),
+    ),
+    Defect(
+        "texts of two owners packed into one row",
+        "data/packing.py",
+        "zip(names, np.split(order, firsts[1:]), strict=False)",
+        "zip(names, np.split(order, firsts[2:]), strict=False)",
+        ("data/test_packing.py", "tasks/test_modelling.py"),
+    ),
+    Defect(
+        "the most tokens of an owner ignored",
+        "data/packing.py",
+        "return stream if most is None else stream[: most + 1]",
+        "return stream",
+        ("data/test_packing.py", "tasks/test_modelling.py"),
+    ),
+    Defect(
+        "the last token of a row never learned again at the start of the next",
+        "data/packing.py",
+        "range(0, len(stream) - 1, longest - 1)",
+        "range(0, len(stream) - 1, longest)",
+        ("data/test_packing.py",),
+    ),
+    Defect(
+        "padding counted in the loss of a language model",
+        "tasks/modelling.py",
+        "return model.states(ids, mask), next_one(ids), next_one(mask)",
+        "return model.states(ids, mask), next_one(ids), jnp.ones_like(mask)",
+        (f"{MODELLING}law_4_the_loss_of_a_row_is_the_mean_over_its_own_tokens",),
+    ),
+    Defect(
+        "the loss of a language model as a mean over the tokens of the batch",
+        "tasks/modelling.py",
+        "states, targets, real, smoothing=self.smoothing)",
+        "states, targets, real, mean=False) * len(real) / jnp.sum(real)",
+        (f"{MODELLING}law_4_no_batchmate_and_no_padding_changes_the_loss",),
+    ),
+    Defect(
+        "what follows the first row of a long text is not scored",
+        "tasks/modelling.py",
+        "rows = self._packed(targets, np.arange(len(texts)), None)",
+        "rows = self._packed(targets, np.arange(len(texts)), self.longest - 1)",
+        (f"{MODELLING}the_scores_are_those_of_all_tokens_of_each_text_by_itself",),
+    ),
+    Defect(
+        "perplexity as a mean of perplexities",
+        "metrics/perplexity.py",
+        "math.exp(mean) if mean < 700 else math.inf",
+        "float(np.mean(np.exp(each))) if mean < 700 else math.inf",
+        ("metrics/test_perplexity.py",),
+    ),
+    Defect(
+        "a guess that a word is unknown counted as right",
+        "metrics/perplexity.py",
+        "right = (guessed == true) & (true != (-1 if unknown is None else unknown))",
+        "right = guessed == true",
+        ("metrics/test_perplexity.py",),
+    ),
+    Defect(
+        "what a vocabulary of private texts cost forgotten",
+        "cli/modelling.py",
+        "earlier = () if vocabulary is None else (vocabulary,)",
+        "earlier = ()",
+        ("cli/test_modelling.py::test_law_10_what_a_vocabulary_of_private_texts_cost_is_part_of_the_guarantee",),
+    ),
+    Defect(
+        "the texts of an owner as separate records of a language model",
+        "cli/modelling.py",
+        "self.owners = rows.owners",
+        "self.owners = None",
+        ("cli/test_modelling.py::test_the_records_are_owners",),
+    ),
+    Defect(
+        "positions of GPT-2 counted from the padding",
+        "models/gpt2.py",
+        "jnp.maximum(jnp.cumsum(mask > 0, axis=1) - 1, 0)",
+        "jnp.broadcast_to(jnp.arange(length), ids.shape)",
+        (f"{GPT2}law_4_padding_on_either_side_and_batchmates_change_no_logits",),
+    ),
+    Defect(
+        "padding before a text seen by GPT-2",
+        "models/gpt2.py",
+        "sight = past(jnp.arange(length), length) & real(mask)",
+        "sight = past(jnp.arange(length), length)",
+        (f"{GPT2}law_4_padding_on_either_side_and_batchmates_change_no_logits",),
+    ),
+    Defect(
+        "the last token of a prompt read twice",
+        "models/language.py",
+        "before = (mask > 0) & (jnp.arange(ids.shape[1]) != last[:, None])",
+        "before = mask > 0",
+        ("models/test_language.py", f"{GPT2}prompts_of_different_lengths_go_on_as_in_transformers"),
+    ),
+    Defect(
+        "an LSTM whose states stay where they are when beams are sorted",
+        "models/language.py",
+        "return LSTMPast(*(jnp.take_along_axis(side, origins[..., None], axis=1) for side in self))",
+        "return self",
+        ("models/test_language.py::test_as_many_beams_as_there_are_texts_find_the_most_probable_one",),
     ),
     Defect(
         "each word of a user weighs a whole one in a vocabulary",

@@ -124,7 +124,7 @@ def test_the_config_that_is_left_makes_the_same_run_again(trained, dpnlp, capsys
 def test_a_run_goes_on_from_an_earlier_one_and_pays_for_both(trained, dpnlp, capsys):
     code, _, err = dpnlp(command("second", "--privacy.epsilon 3", start="runs/first"), capsys)
     assert code == 0
-    assert "runs/first was trained at ε = " in err
+    assert "runs/first was made at ε = " in err
     entry = privacy(trained.parent / "second")
     noises = [event["of"]["of"]["noise_multiplier"] for event in entry["events"]]
     both = Composed(tuple(Repeated(PoissonSampled(0.2, Gaussian(noise)), 3) for noise in noises))

@@ -14,8 +14,8 @@ from dpnlp.checks import BadInput
 from dpnlp.models import bart, lora
 from dpnlp.models.cross_entropy import CHUNK, LARGE, losses, token_losses
 from dpnlp.models.layers import Embedding, Linear
-from dpnlp.models.seq2seq import OutputLayer
 from dpnlp.models.t5 import T5, Config
+from dpnlp.models.writer import OutputLayer
 from dpnlp.training.clipping import Clipping
 
 from ..training.test_clipping import assert_equal, assert_same_sum, clipped_sum, length, reference

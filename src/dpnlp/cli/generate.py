@@ -1,45 +1,61 @@
-"""`dpnlp generate`: translations of what comes in, line by line."""
+"""`dpnlp generate`: what a model writes for what comes in, line by line."""
 
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, Literal, NamedTuple
 
+from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.streams import texts, written
-from dpnlp.cli.translation import opened
-from dpnlp.cli.translation_settings import Texts, Writing
+from dpnlp.cli.tasks import task_of, verb_of
+
+WRITING = ("translation", "modelling")
+"""The tasks whose models write texts."""
+
+
+class Lines(NamedTuple):
+    """What makes a line for each line, and how many of them are read at once."""
+
+    write: Callable[[list[str]], list[str]]
+    batch: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generate:
-    """Translate texts, one a line: from a file, from a pipe, or as they are typed. A run knows the prefix and the
-    languages that it was trained with; for another model give them."""
-
-    EXAMPLES: ClassVar[tuple[str, ...]] = (
-        "dpnlp generate runs/first letters.de --output letters.en",
-        "echo 'Guten Morgen!' | dpnlp generate runs/first",
-    )
+class Generate(ABC):
+    """What all tasks have in common whose models write texts."""
 
     model: str = option(help="A run, or a folder or id of Hugging Face", positional=True)
     input: Path | None = option(None, help="A file of texts, one a line; without it standard input", positional=True)
-    output: Path | None = option(None, help="Where to write the translations; without it standard output")
-    texts: Texts = option(Texts(), help="how texts are put to it")
-    writing: Writing = option(Writing(), help="how translations are written")
+    task: str
+    output: Path | None = option(None, help="Where to write what comes out; without it standard output")
     computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
 
+    @abstractmethod
+    def lines(self) -> Lines:
+        """The model, ready to write."""
+
     def run(self) -> None:
-        """Translations, one a line, in the order of the texts."""
-        task, _ = opened(self.model, self.texts, self.computes)
-        writing = self.writing.of(task.longest)
+        """A line for each line, in their order."""
+        lines = self.lines()
         typed = self.input is None and sys.stdin.isatty()
         if typed:
             print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
         with texts(self.input) as given, written(self.output) as output:
-            lines = (line.rstrip("\n") for line in given)
-            while some := list(islice(lines, 1 if typed else 64 * writing.batch)):
+            stream = (line.rstrip("\n") for line in given)
+            while some := list(islice(stream, 1 if typed else 64 * lines.batch)):
                 real = [line for line in some if line.strip()]
-                found = iter(task.translate(real, writing) if real else ())
+                found = iter(lines.write(real) if real else ())
                 for line in some:  # An empty line stays one, so that both files stay aligned.
                     print(next(found) if line.strip() else "", file=output, flush=typed)
+
+    @classmethod
+    def chosen(cls, arguments: Sequence[str]) -> Any:
+        """The settings for what is typed: those of the task that a flag names, or of the run."""
+        task = task_of(arguments)
+        if task not in WRITING:
+            raise BadInput(f"task = {task}: its models write no texts; ask them by dpnlp predict.")
+        return verb_of("Generate", task)

@@ -37,7 +37,7 @@ Commands = Mapping[Words, Command]
 COMMANDS: Commands = {
     ("train",): Command("dpnlp.cli.train:Train", "Train a model on private texts"),
     ("evaluate",): Command("dpnlp.cli.evaluate:Evaluate", "Score a model on texts that it has not learned from"),
-    ("generate",): Command("dpnlp.cli.generate:Generate", "Translate texts, one a line"),
+    ("generate",): Command("dpnlp.cli.generate:Generate", "Translate texts, or write on from them, one a line"),
     ("predict",): Command("dpnlp.cli.predict:Predict", "Label or tag texts, or answer questions, one a line"),
     ("vocabulary",): Command(
         "dpnlp.cli.vocabulary:Vocabulary", "Make a vocabulary of public texts, or of private ones under a guarantee"

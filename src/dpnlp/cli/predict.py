@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
+from dpnlp.cli.generate import WRITING
 from dpnlp.cli.streams import texts, written
 from dpnlp.cli.tasks import task_of, verb_of
 
@@ -53,7 +54,7 @@ class Predict(ABC):
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag names, or of the run."""
         task = task_of(arguments)
-        if task == "translation":
+        if task in WRITING:
             first = next((word for word in arguments if not word.startswith("-")), "MODEL")
             if {"-h", "--help"} & {*arguments}:
                 task = "classification"

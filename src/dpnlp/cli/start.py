@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Start:
-    """A model to be trained. `earlier` are the runs that made it, as far as they count."""
+    """A model to be trained. `earlier` are the runs, or other releases, that it was made of, as far as they count."""
 
     model: Any
     trains: Any  # which of its parameters
@@ -75,11 +75,18 @@ def data_of(run: Run, task: str, settings: type[C]) -> C:
 
 def located(start: str) -> tuple[str | Path, Run | None]:
     """Where the model is, and the run that made it, if it was one of ours."""
-    path = Path(start)
-    for folder in (path, path.parent):
-        if (folder / PRIVACY).is_file():
-            run = Run.open(folder)
-            if not run.model.is_dir():
-                raise BadInput(f"{start}: the run is not finished, for it has no model yet; finish it first.")
-            return run.model, run
-    return start, None
+    if (found := released(start)) is None:
+        return start, None
+    run = Run.open(found.path)
+    if not run.model.is_dir():
+        raise BadInput(f"{start}: the run is not finished, for it has no model yet; finish it first.")
+    return run.model, run
+
+
+def released(source: str) -> Run | None:
+    """The run, or another release of private data such as a vocabulary, that this folder is or lies in, if it does.
+
+    What privacy.json says there is what using it costs.
+    """
+    path = Path(source)
+    return next((Run(folder) for folder in (path, path.parent) if (folder / PRIVACY).is_file()), None)

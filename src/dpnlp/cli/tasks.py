@@ -12,6 +12,7 @@ from dpnlp.cli.start import located
 
 TASKS = {
     "translation": "translation",
+    "modelling": "modelling",
     "classification": "reading",
     "tagging": "reading",
     "answering": "reading",

@@ -137,9 +137,7 @@ class Training:
         records = len(self.job.dataset) if owners is None else len(set(owners.tolist()))
         self.plan = asked.privacy.plan(records, asked.learning)
         for run in self.job.start.earlier:
-            warn(
-                f"{run.path} was trained at ε = {figure(run.guarantee.epsilon)}, which is added to what this run costs."
-            )
+            warn(f"{run.path} was made at ε = {figure(run.guarantee.epsilon)}, which is added to what this run costs.")
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
             warn(note)
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import from_dict, option
+from dpnlp.cli.config import option
 from dpnlp.cli.evaluate import Evaluate
+from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.sections import TextPrivacy, changed
-from dpnlp.cli.start import Start, located
+from dpnlp.cli.start import Start, data_of, located
 from dpnlp.cli.train import Train
 from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
-from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts
+from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts, Writing
 from dpnlp.runs.folder import Run
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class TrainTranslation(Train):
 
     task: str = option(
         "translation",
-        help="What is learned: translation, classification, tagging or answering; each has flags of its own",
+        help="What is learned: translation, modelling, classification, tagging or answering; each has flags of its own",
         group="the run",
     )
     data: Data = option(Data(), help="texts")
@@ -97,7 +98,9 @@ class EvaluateTranslation(Evaluate):
         "dpnlp evaluate google/mt5-small --data.test pairs.jsonl --data.source de --data.target en --json",
     )
 
-    task: str = option("translation", help="What it has learned: translation, classification, tagging or answering")
+    task: str = option(
+        "translation", help="What it has learned: translation, modelling, classification, tagging or answering"
+    )
     data: Data = option(Data(), help="texts")
     scoring: Scoring = option(Scoring(), help="scoring")
 
@@ -106,6 +109,27 @@ class EvaluateTranslation(Evaluate):
         pairs = scored_on(data)
         found = task.score(pairs, self.scoring.of(task.longest))
         return len(pairs), Scored(self.scoring.scores(found), found.lines())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateTranslation(Generate):
+    """Translate texts, one a line: from a file, from a pipe, or as they are typed. A run knows the prefix and the
+    languages that it was trained with; for another model give them. A language model writes on from what it is given;
+    where it is no run, it is named by --task modelling."""
+
+    EXAMPLES: ClassVar[tuple[str, ...]] = (
+        "dpnlp generate runs/first letters.de --output letters.en",
+        "echo 'Guten Morgen!' | dpnlp generate runs/first",
+    )
+
+    task: str = option("translation", help="What it has learned: translation or modelling")
+    texts: Texts = option(Texts(), help="how texts are put to it")
+    writing: Writing = option(Writing(), help="how translations are written")
+
+    def lines(self) -> Lines:
+        task, _ = opened(self.model, self.texts, self.computes)
+        writing = self.writing.of(task.longest)
+        return Lines(lambda given: task.translate(given, writing), writing.batch)
 
 
 def started(model: Model, privacy: TextPrivacy, training: "Pairs") -> tuple["Pretrained", Start]:
@@ -136,7 +160,7 @@ def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data
     from dpnlp.tasks.translation import Translation
 
     folder, run = located(model)
-    data = changed(from_dict(Data, run.config["data"]) if run else Data(), given)
+    data = changed(data_of(run, "translation", Data) if run else Data(), given)
     pretrained = load(folder, computes=computes, dropout=0.0)
     return Translation(pretrained, data.longest, data.prefix, data.languages), data
 

@@ -82,6 +82,10 @@ class Attention(nnx.Module):
 
     def __call__(self, x: Array, seen: Seen, mask: Array, bias: Array | None = None) -> Array:
         """x is [batch, queries, width]; mask (what may be seen) and bias broadcast to [batch, heads, queries, keys]."""
+        return self.attend(self.query(x), seen, mask, bias)
+
+    def attend(self, query: Array, seen: Seen, mask: Array, bias: Array | None = None) -> Array:
+        """The same for queries that are there already, [batch, queries, heads, width of a head]."""
 
         def mixed(query: Array, seen: Seen, bias: Array | None) -> Array:
             if isinstance(seen, Kept) or self.dropout.active:  # for neither is there a library function
@@ -92,8 +96,8 @@ class Attention(nnx.Module):
             return jax.nn.dot_product_attention(query, *seen, bias, mask, scale=self.scale)
 
         mix = jax.checkpoint(mixed) if self.rematerialise else mixed
-        found = mix(self.query(x), seen, bias)
-        return self.output(found.reshape(*x.shape[:-1], -1))
+        found = mix(query, seen, bias)
+        return self.output(found.reshape(*query.shape[:-2], -1))
 
 
 def fused(query: Array, keys: Array, bias: Array | None) -> bool:

@@ -22,8 +22,10 @@ from dpnlp.checks import BadInput
 from dpnlp.models import cross_entropy
 from dpnlp.models.attention import Kept, KeysValues, Seen
 from dpnlp.models.generation import Generation, search
-from dpnlp.models.layers import LSTM, Embedding, Linear, State
-from dpnlp.models.seq2seq import Memory, OutputLayer, Seq2Seq, Sight
+from dpnlp.models.layers import Embedding, Linear, State
+from dpnlp.models.lstm import remembering
+from dpnlp.models.seq2seq import Memory, Seq2Seq, Sight
+from dpnlp.models.writer import OutputLayer
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Autoencoder(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.config = config
         self.decoder = Decoder(config, rngs=rngs)
-        self.encoder = _remembering(config, rngs)
+        self.encoder = remembering(config.width, config.hidden, rngs=rngs)
 
     def encode(self, ids: Array, mask: Array) -> Array:
         """z = ENC(x), not clipped: [batch, length] -> [batch, n]."""
@@ -116,7 +118,7 @@ class DecoderLayer(nnx.Module):
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        self.lstm = _remembering(config, rngs)
+        self.lstm = remembering(config.width, config.hidden, rngs=rngs)
 
     def __call__(
         self, x: Array, before: Kept | None, position: Array, crossed: Seen, sight: Sight
@@ -127,15 +129,6 @@ class DecoderLayer(nnx.Module):
         hidden, (h, c) = self.lstm.run(x, jnp.ones(x.shape[:2]), state)
         own = KeysValues(h[:, None, None], c[:, None, None])
         return hidden, own if before is None else before.at(position, own)
-
-
-def _remembering(config: Config, rngs: nnx.Rngs) -> LSTM:
-    """An LSTM whose forget gates start open, with a bias of 1, so that a text is not forgotten before it is learned."""
-    lstm = LSTM(config.width, config.hidden, rngs=rngs)
-    bias = lstm.input.bias
-    assert bias is not None
-    bias.value.set_value(bias.value[...].at[config.hidden : 2 * config.hidden].set(1.0))
-    return lstm
 
 
 def _after_previous(kept: Kept, position: Array, start: State, own: Array) -> State:

@@ -16,8 +16,9 @@ from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.models.attention import Attention, Kept, Seen, real, scaled
-from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, LayerNorm, Linear
-from dpnlp.models.seq2seq import Memory, OutputLayer, Past, Seq2Seq, Sight
+from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, LayerNorm, Linear, small_table
+from dpnlp.models.seq2seq import Memory, Past, Seq2Seq, Sight
+from dpnlp.models.writer import OutputLayer
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Entrance(nnx.Module):
     """Adds what is learned for each position, and norms the sum. Position p has row p + 2 of the table."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        self.positions = _table(config.positions + 2, config.width, rngs)
+        self.positions = small_table(config.positions + 2, config.width, rngs=rngs)
         self.norm = LayerNorm(config.width)
 
     def __call__(self, x: Array, ids: Array, positions: Array) -> Array:  # [batch, length, width] -> the same
@@ -81,8 +82,8 @@ class BART(Seq2Seq):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.config, self.dtype = config, jnp.dtype(config.dtype)
         outputs = config.decoder_vocabulary or config.vocabulary
-        self.tokens = _table(config.vocabulary, config.width, rngs)
-        self.decoder_tokens = _table(outputs, config.width, rngs) if config.decoder_vocabulary else None
+        self.tokens = small_table(config.vocabulary, config.width, rngs=rngs)
+        self.decoder_tokens = small_table(outputs, config.width, rngs=rngs) if config.decoder_vocabulary else None
         self.head = None if config.tied else Linear(config.width, outputs, bias=False, rngs=rngs)
         self.output_bias = Fixed(jnp.zeros((1, outputs))) if config.output_bias else None
         self.encoder_entrance, self.decoder_entrance = (self.entrance(config, rngs=rngs) for _ in range(2))
@@ -213,10 +214,3 @@ def _attention(config: Config, heads: int, rngs: nnx.Rngs) -> Attention:
         rematerialise=config.rematerialise,
         rngs=rngs,
     )
-
-
-def _table(rows: int, width: int, rngs: nnx.Rngs) -> Embedding:
-    """Rows of length about 1, so that the logits start out of the size of the states."""
-    embedding = Embedding(rows, width, rngs=rngs)
-    embedding.table[...] *= width**-0.5
-    return embedding

@@ -1,4 +1,4 @@
-"""The loss of an encoder-decoder, −Σ_v q_v log p_v for each token, also for vocabularies of 250,112 tokens.
+"""The loss of a model that writes, −Σ_v q_v log p_v for each token, also for vocabularies of 250,112 tokens.
 
 q is 1 − s for the true token, plus s/V for each of the V tokens (label smoothing, Szegedy et al. 2016). With the logits
 z and L = log Σ_v exp(z_v) the loss is L − (1−s) z_true − (s/V) Σ_v z_v, and its gradient ∂/∂z is softmax(z) − q.
@@ -21,6 +21,7 @@ from dpnlp.bookkeeping import Array, Kind
 from dpnlp.checks import BadInput
 from dpnlp.models.layers import Embedding, Linear
 from dpnlp.models.seq2seq import Seq2Seq
+from dpnlp.models.writer import Writer
 
 LARGE = 32_768
 """Above this vocabulary, float32 logits are not held as a whole."""
@@ -42,7 +43,7 @@ def losses(
 
 
 def of_states(
-    model: Seq2Seq,
+    model: Writer,
     states: Array,
     targets: Array,
     mask: Array,
@@ -58,7 +59,7 @@ def of_states(
 
 
 def token_losses(
-    model: Seq2Seq, states: Array, targets: Array, smoothing: float = 0.0, chunk: int | None = None
+    model: Writer, states: Array, targets: Array, smoothing: float = 0.0, chunk: int | None = None
 ) -> Array:
     """The loss of each token [batch, target], in float32, from the decoder's states [batch, target, width].
 

@@ -1,4 +1,4 @@
-"""Text from an encoder-decoder: greedy, by beam search, or drawn at random, as transformers' `generate` defines them.
+"""Text from a model that writes: greedy, by beam search, or drawn at random, as transformers' `generate` defines them.
 
 The keys and values of all tokens so far are kept in arrays of a fixed size, and one compiled loop runs until every text
 of a batch has ended. Inputs are padded to a few lengths, so that few programs are compiled. What becomes of an input
@@ -23,7 +23,7 @@ from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.models.drawing import categorical
 from dpnlp.models.layers import PositionBuckets
-from dpnlp.models.seq2seq import Memory, Past, Seq2Seq
+from dpnlp.models.writer import SoFar, Writer
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 """The lengths that inputs are padded to, unless told otherwise."""
@@ -101,7 +101,7 @@ class Generation:
 
 
 def generate(
-    model: Seq2Seq,
+    model: Writer,
     inputs: Sequence[Sequence[int]],
     options: Generation,
     *,
@@ -115,8 +115,8 @@ def generate(
     Inputs of similar length share a batch and are padded to the next of `lengths`; longer ones are refused. Where texts
     are drawn, the i-th is drawn with `key` and i alone. With a `mesh` each batch is spread over its axis "data".
     """
-    limit = getattr(model.config, "positions", max(lengths))
-    lengths = sorted({min(length, limit) for length in lengths})
+    limit = model.longest_input(options.max_length)
+    lengths = sorted({length if limit is None else min(length, limit) for length in lengths})
     _check(inputs, lengths[-1], model.config.vocabulary)
 
     def padded(rows: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -131,7 +131,7 @@ def generate(
 
 
 def generate_from(
-    model: Seq2Seq,
+    model: Writer,
     states: NDArray[Any],
     options: Generation,
     *,
@@ -151,7 +151,7 @@ def generate_from(
 
 
 def _in_batches(
-    model: Seq2Seq,
+    model: Writer,
     order: Sequence[int],
     inputs: Callable[[list[int]], tuple[NDArray[Any], NDArray[Any]]],
     options: Generation,
@@ -203,9 +203,10 @@ def search(
 
     def local(weights: Any, inputs: Array, mask: Array, keys: Array | None) -> Array:
         model = _cast(nnx.merge(structure, weights))
-        states = inputs.astype(model.dtype) if inputs.ndim == 3 else model.encode(inputs, mask)
-        memory = model.remember(states, mask).kept()
-        return _beams(model, memory, options) if options.beams > 1 else _one(model, memory, keys, options)
+        memory, starts = model.read(inputs, mask, options.start)
+        return (
+            _beams(model, memory, starts, options) if options.beams > 1 else _one(model, memory, starts, keys, options)
+        )
 
     if mesh is None:
         return local(weights, inputs, mask, keys)
@@ -225,12 +226,12 @@ class _Text(NamedTuple):
     """One text for each input, as far as it has come."""
 
     step: Array
-    past: Past
+    past: SoFar
     tokens: Array  # [batch, 1 + maximum length]: the start, and what came after it
     done: Array  # [batch]
 
 
-def _one(model: Seq2Seq, memory: Memory, keys: Array | None, options: Generation) -> Array:
+def _one(model: Writer, memory: Any, starts: Array, keys: Array | None, options: Generation) -> Array:
     """The most probable token after the other, or one that is drawn: [batch, maximum length]."""
 
     def turn(now: _Text) -> _Text:
@@ -241,9 +242,8 @@ def _one(model: Seq2Seq, memory: Memory, keys: Array | None, options: Generation
         tokens = now.tokens.at[:, now.step + 1].set(token)
         return _Text(now.step + 1, past, tokens, now.done | _is_in(token, options.ends))
 
-    batch = memory.mask.shape[0]
     past = model.empty(memory, 1, options.max_length)
-    begin = _Text(jnp.asarray(0), past, _blank((batch,), options), jnp.zeros(batch, bool))
+    begin = _Text(jnp.asarray(0), past, _blank(starts, options), jnp.zeros(starts.shape, bool))
     return jax.lax.while_loop(lambda now: _goes_on(now, options), turn, begin).tokens[:, 1:]
 
 
@@ -251,7 +251,7 @@ class _Beams(NamedTuple):
     """The best texts of each input that have not ended, and the best that have."""
 
     step: Array
-    past: Past
+    past: SoFar
     tokens: Array  # [batch, beams, 1 + maximum length]
     scores: Array  # [batch, beams], log-probabilities, the best first
     ended_tokens: Array  # [batch, beams, 1 + maximum length]
@@ -260,9 +260,9 @@ class _Beams(NamedTuple):
     done: Array  # [batch]
 
 
-def _beams(model: Seq2Seq, memory: Memory, options: Generation) -> Array:
+def _beams(model: Writer, memory: Any, starts: Array, options: Generation) -> Array:
     """Beam search: [batch, maximum length]."""
-    batch, beams = memory.mask.shape[0], options.beams
+    batch, beams = starts.shape[0], options.beams
     kept = max(2, 1 + len(options.ends)) * beams  # so many that as many as there are beams do not end
     penalties = jnp.asarray(np.arange(1, options.max_length + 1) ** float(options.length_penalty), jnp.float32)
 
@@ -280,7 +280,7 @@ def _beams(model: Seq2Seq, memory: Memory, options: Generation) -> Array:
         ends = _is_in(token, options.ends) | (now.step + 1 == options.max_length)
 
         running, chosen = jax.lax.top_k(scores + _NEVER * ends, beams)
-        past = past._replace(origins=_taken(past.origins, _taken(origin, chosen)))
+        past = past.sorted(_taken(origin, chosen))
 
         counts = ends & (jnp.arange(kept) < beams) & ~now.done[:, None]
         new = jnp.where(counts, scores / penalties[now.step], _NEVER)
@@ -294,7 +294,7 @@ def _beams(model: Seq2Seq, memory: Memory, options: Generation) -> Array:
         done = now.done | ~better | (jnp.all(ended, axis=1) & (options.early_stopping is True))
         return _Beams(now.step + 1, past, _taken(tokens, chosen), running, ended_tokens, ended_scores, ended, done)
 
-    blank = _blank((batch, beams), options)
+    blank = _blank(jnp.broadcast_to(starts[:, None], (batch, beams)), options)
     begin = _Beams(
         step=jnp.asarray(0),
         past=model.empty(memory, beams, options.max_length),
@@ -313,8 +313,8 @@ def _goes_on(now: _Text | _Beams, options: Generation) -> Array:
 
 
 def _next(
-    model: Seq2Seq, memory: Memory, past: Past, tokens: Array, step: Array, options: Generation
-) -> tuple[Array, Past]:
+    model: Writer, memory: Any, past: SoFar, tokens: Array, step: Array, options: Generation
+) -> tuple[Array, SoFar]:
     """The logits of the token after the last one, in float32: [rows, vocabulary], and the past with the last one."""
     last = jax.lax.dynamic_slice_in_dim(tokens, step, 1, axis=1)
     states, past = model.decode(last, memory, past, step)
@@ -395,9 +395,9 @@ def _taken(values: Array, chosen: Array) -> Array:
     return jnp.take_along_axis(values, chosen.reshape(*chosen.shape, *(1,) * (values.ndim - 2)), axis=1)
 
 
-def _blank(shape: tuple[int, ...], options: Generation) -> Array:
-    """Texts of which only the start is there."""
-    return jnp.full((*shape, 1 + options.max_length), options.pad, jnp.int32).at[..., 0].set(options.start)
+def _blank(starts: Array, options: Generation) -> Array:
+    """Texts of which only the start is there, [..., 1 + maximum length]."""
+    return jnp.full((*starts.shape, 1 + options.max_length), options.pad, jnp.int32).at[..., 0].set(starts)
 
 
 def _is_in(tokens: Array, listed: tuple[int, ...]) -> Array:
@@ -408,7 +408,7 @@ def _folded(keys: Array, step: Array) -> Array:
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, step)
 
 
-def _cast(model: Seq2Seq) -> Seq2Seq:
+def _cast(model: Writer) -> Writer:
     """Casts the weights to the type that the model computes in, once and not at each token.
 
     Those of relative positions are added to scores in float32 and stay as they are.

@@ -84,6 +84,13 @@ class Embedding(nnx.Module):
         return bookkeeping.note(self.table, Kind.OUTPUT, x, lambda x, table: _product(x, table.T))
 
 
+def small_table(rows: int, width: int, *, rngs: nnx.Rngs) -> Embedding:
+    """Rows of length about 1, so that the logits start out of the size of the states."""
+    embedding = Embedding(rows, width, rngs=rngs)
+    embedding.table[...] *= width**-0.5
+    return embedding
+
+
 class PositionBuckets(nnx.Module):
     """T5's relative positions: a number for each head and each bucket of distances, added to the attention scores."""
 

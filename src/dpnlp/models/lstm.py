@@ -25,6 +25,15 @@ class BiLSTM(nnx.Module):
         return jnp.concatenate([self.forward(x, mask), self.backward(x, mask)], axis=-1)
 
 
+def remembering(inputs: int, hidden: int, *, rngs: nnx.Rngs) -> LSTM:
+    """An LSTM whose forget gates start open, with a bias of 1, so that a text is not forgotten before it is learned."""
+    lstm = LSTM(inputs, hidden, rngs=rngs)
+    bias = lstm.input.bias
+    assert bias is not None
+    bias.value.set_value(bias.value[...].at[hidden : 2 * hidden].set(1.0))
+    return lstm
+
+
 def mean(states: Array, mask: Array) -> Array:  # [batch, length, width] -> [batch, width]
     """The mean of the states of a text's real tokens, in float32."""
     real = mask[..., None] > 0

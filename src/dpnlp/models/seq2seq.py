@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
 import jax.numpy as jnp
-from flax import nnx
 
 from dpnlp.bookkeeping import Array
 from dpnlp.models.attention import Kept, Seen, past, real
-from dpnlp.models.layers import Embedding, Linear
+from dpnlp.models.writer import Writer
 
 
 class Memory(NamedTuple):
@@ -38,6 +37,10 @@ class Past(NamedTuple):
         beams = jnp.arange(self.origins.shape[1], dtype=self.origins.dtype)
         return self._replace(origins=self.origins.at[:, :, position].set(beams))
 
+    def sorted(self, origins: Array) -> "Past":
+        """The same for other beams, each of which goes on from the one that `origins` [batch, beams] names."""
+        return self._replace(origins=jnp.take_along_axis(self.origins, origins[..., None], axis=1))
+
     def seen(self, position: Array | int) -> Array:
         """Each beam may see its own tokens up to a position: [batch, 1, beams, length · beams]."""
         batch, beams, length = self.origins.shape
@@ -54,25 +57,10 @@ class Sight(NamedTuple):
     input: Array  # mask [batch, 1, 1, source]
 
 
-class OutputLayer(NamedTuple):
-    """What makes logits of the decoder's states: a layer of its own, or the table of the tokens."""
-
-    layer: Embedding | Linear
-    scale: float = 1.0  # of the states
-    bias: Array | None = None  # fixed, on the logits
-
-    def __call__(self, states: Array) -> Array:  # [batch, target, width] -> [batch, target, vocabulary]
-        x = states * self.scale
-        logits = self.layer.attend(x) if isinstance(self.layer, Embedding) else self.layer(x)
-        return logits if self.bias is None else logits + self.bias.astype(logits.dtype)
-
-
-class Seq2Seq(nnx.Module):
+class Seq2Seq(Writer):
     """An encoder-decoder. `decoder` has the layers; a layer is called with x, what it remembers, and its `Sight`."""
 
     decoder: Sequence[Any]
-    config: Any  # its shape, and how it is computed
-    dtype: Any  # in which it computes
 
     @abstractmethod
     def encode(self, ids: Array, mask: Array) -> Array:
@@ -90,13 +78,13 @@ class Seq2Seq(nnx.Module):
     def finish(self, x: Array) -> Array:
         """What the decoder does after its last layer."""
 
-    @abstractmethod
-    def output_layer(self) -> OutputLayer:
-        """What comes after the decoder's states."""
+    def read(self, inputs: Array, mask: Array, start: int) -> tuple[Memory, Array]:
+        """The encoder's states as the decoder sees them; inputs may be such states themselves, [batch, source, width].
 
-    def logits(self, states: Array) -> Array:
-        """The decoder's states [batch, target, width] -> [batch, target, vocabulary]."""
-        return self.output_layer()(states)
+        Every text begins anew.
+        """
+        states = inputs.astype(self.dtype) if inputs.ndim == 3 else self.encode(inputs, mask)
+        return self.remember(states, mask).kept(), jnp.full(mask.shape[0], start, jnp.int32)
 
     def remember(self, states: Array, mask: Array) -> Memory:
         """The encoder's states as the decoder sees them, computed once for all tokens."""

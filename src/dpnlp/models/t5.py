@@ -15,7 +15,8 @@ from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.models.attention import Attention, Kept, Seen, real
 from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, Linear, PositionBuckets, RMSNorm
-from dpnlp.models.seq2seq import OutputLayer, Seq2Seq, Sight
+from dpnlp.models.seq2seq import Seq2Seq, Sight
+from dpnlp.models.writer import OutputLayer
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
       metrics.jsonl      one line per evaluation
       predictions/       one .jsonl per split
       rewritten/         one .jsonl per split: texts that were rewritten to be published
-      details.json       what is behind the scores of each split: classes, and which was taken for which
+      details.json       what is behind the scores of each split: classes, or what a guess without context reaches
       leakage.json       how much comes out again of what a rewriter was made of, where that was measured
       audit.json         how strongly the model gives planted secrets away, where that was measured
       model/             Hugging Face format

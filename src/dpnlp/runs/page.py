@@ -18,6 +18,7 @@ from dpnlp.runs.classes import classes
 from dpnlp.runs.folder import Run
 from dpnlp.runs.markup import Html, box, div, element, joined, paragraph, section, table
 from dpnlp.runs.tables import Table, cost, label, scores, settings
+from dpnlp.runs.unigram import unigram
 
 
 def page_of_run(run: Run, samples: int = 8) -> str:
@@ -30,6 +31,7 @@ def page_of_run(run: Run, samples: int = 8) -> str:
         _statement(run.guarantee),
         _scores(run),
         classes(run),
+        unigram(run),
         _curves(run),
         _rewritten(run, samples),
         _leakage(run),

@@ -18,6 +18,8 @@ LABELS = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "bertscore": "BERTScore",
+    "accuracy_top1": "AccuracyTop1",
+    "perplexity": "perplexity",
     "macro_f1": "macro-F1",
     "f1": "F1",
     "entity_f1": "entity F1",

@@ -21,8 +21,8 @@ class Family(Generic[M]):
 
     `config` makes ours from theirs and from the weights that are there; a config of ours has the fields `dtype`,
     `rematerialise` and one or more that end in `dropout`. `names` has each parameter by its path in the model, joined
-    by dots. `unused` are tensors that old files hold and no model reads; `heads` are patterns for those of whatever was
-    put on top of an encoder. `auto` is the class of transformers that opens such a model.
+    by dots. `unused` are tensors that old files hold and no model reads; `heads` are patterns for more of these, as for
+    those of whatever was put on top of an encoder. `auto` is the class of transformers that opens such a model.
     """
 
     config: Callable[[Any, Checkpoint], Any]

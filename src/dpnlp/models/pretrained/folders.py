@@ -62,21 +62,7 @@ class Pretrained:
 
     def options(self, *, language: str | None = None, **changes: Any) -> Generation:
         """How the model generates by its own files, but for the changes; `language` is the one that it is to write."""
-        theirs = self.generation
-        for name, usual in _NOT_GENERATED_WITH.items():
-            if getattr(theirs, name, None) not in (None, usual):
-                raise BadInput(
-                    f"generation_config.json: {name} = {getattr(theirs, name)} is not supported; "
-                    f"remove it, or set it to {usual}."
-                )
-        given = {ours: getattr(theirs, name) for ours, name in _GENERATION.items() if getattr(theirs, name) is not None}
-        # Their lengths count the start.
-        given["max_length"] = theirs.max_new_tokens or (theirs.max_length or 20) - 1
-        given["min_length"] = theirs.min_new_tokens or max(0, (theirs.min_length or 0) - 1)
-        listed = [*([token] for token in theirs.suppress_tokens or ()), *(theirs.bad_words_ids or ())]
-        if any(len(word) > 1 for word in listed):
-            raise BadInput("generation_config.json: bad_words_ids has words of several tokens; keep those of one only.")
-        given["suppressed"] = tuple(token for word in listed for token in word)
+        given = generates(self.generation)
         if language is not None:
             place = self._written_first
             given[place] = self._language(language)
@@ -141,7 +127,7 @@ def load(
     of the config. The tokenizer has to belong to the model.
     """
     found = opened(source, FAMILIES, dtype=dtype, computes=computes, dropout=dropout, rematerialise=rematerialise)
-    generation = _generation(found.folder, found.config)
+    generation = generation_in(found.folder, found.config)
     return Pretrained(found.filled(), found.config, generation, found.tokenizer)
 
 
@@ -175,7 +161,26 @@ def save(
             (whole / name).write_text(text, encoding="utf-8")
 
 
-def _generation(folder: Path, config: Any) -> Any:
+def generates(theirs: Any) -> dict[str, Any]:
+    """Our options of generation, as a GenerationConfig of theirs has them."""
+    for name, usual in _NOT_GENERATED_WITH.items():
+        if getattr(theirs, name, None) not in (None, usual):
+            raise BadInput(
+                f"generation_config.json: {name} = {getattr(theirs, name)} is not supported; "
+                f"remove it, or set it to {usual}."
+            )
+    given = {ours: getattr(theirs, name) for ours, name in _GENERATION.items() if getattr(theirs, name) is not None}
+    # Their lengths count the start.
+    given["max_length"] = theirs.max_new_tokens or (theirs.max_length or 20) - 1
+    given["min_length"] = theirs.min_new_tokens or max(0, (theirs.min_length or 0) - 1)
+    listed = [*([token] for token in theirs.suppress_tokens or ()), *(theirs.bad_words_ids or ())]
+    if any(len(word) > 1 for word in listed):
+        raise BadInput("generation_config.json: bad_words_ids has words of several tokens; keep those of one only.")
+    given["suppressed"] = tuple(token for word in listed for token in word)
+    return given
+
+
+def generation_in(folder: Path, config: Any) -> Any:
     """How the model generates: as it says itself, or as its config does."""
     path = folder / "generation_config.json"
     if not path.exists():

@@ -4,7 +4,8 @@ Weights are then read one at a time, so that a model is never held twice.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
 from dpnlp.checks import BadInput, short
 from dpnlp.models.freezing import dotted
@@ -24,7 +25,8 @@ C = TypeVar("C", bound=Any)
 
 _TOKENIZERS = ("tokenizer*", "*.model", "*.spm", "vocab*")
 """One of these is in the folder if a tokenizer is."""
-_DOWNLOADED = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
+_WITHOUT_WEIGHTS = ("*.json", "*.txt", "*.model", "*.spm")
+_DOWNLOADED = (*_WITHOUT_WEIGHTS, "model*.safetensors")
 _TYPES = ("float32", "bfloat16")
 _OTHER_TOKENIZER = "take the tokenizer that belongs to the model."
 
@@ -104,12 +106,12 @@ def dropping(config: C, rate: float | None) -> C:
     return replace(config, **dict.fromkeys(names, rate))
 
 
-def found(source: str | Path) -> Path:
-    """The folder, downloaded if it has to be."""
+def found(source: str | Path, files: Sequence[str] = _DOWNLOADED) -> Path:
+    """The folder, downloaded if it has to be, as far as these files go."""
     if Path(source).is_dir():
         return Path(source)
     try:
-        return Path(snapshot_download(str(source), allow_patterns=_DOWNLOADED))
+        return Path(snapshot_download(str(source), allow_patterns=list(files)))
     except HFValidationError:
         raise BadInput(f"source = {source}: there is no such folder; give one that holds a config.json.") from None
     except Exception as error:  # Connections fail with the errors of several libraries.
@@ -137,7 +139,7 @@ def _config(folder: Path, families: Mapping[str, Family[M]]) -> Any:
         return AutoConfig.from_pretrained(folder, local_files_only=True)
 
 
-def tokenizer_in(folder: Path, vocabulary: int, **options: Any) -> Any | None:
+def tokenizer_in(folder: Path, vocabulary: float = math.inf, **options: Any) -> Any | None:
     """The tokenizer in a folder, if there is one; one with more tokens than the model is refused."""
     if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
         return None
@@ -148,6 +150,17 @@ def tokenizer_in(folder: Path, vocabulary: int, **options: Any) -> Any | None:
             f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model's vocab_size is {vocabulary}; "
             + _OTHER_TOKENIZER
         )
+    return tokenizer
+
+
+def load_tokenizer(source: str | Path) -> Any:
+    """The tokenizer in a folder or, where there is no such folder, of that id on the hub."""
+    folder = found(source, _WITHOUT_WEIGHTS)
+    # Where the model is of a kind that transformers does not know, the config keeps it from looking for its own.
+    own = (folder / "config.json").exists() and str(kind_of(folder)).startswith("dpnlp-")
+    tokenizer = tokenizer_in(folder, **({"config": PreTrainedConfig()} if own else {}))
+    if tokenizer is None:
+        raise BadInput(f"{source}: there is no tokenizer in it; give a folder or an id that has one.")
     return tokenizer
 
 
