@@ -387,15 +387,15 @@ DEFECTS = (
     Defect(
         "clipping: a gradient that is no number spoils the sum",
         "training/clipping.py",
-        "counted = sound & jnp.any(",
-        "counted = jnp.any(",
+        "counted = sound & (shares > 0)",
+        "counted = shares > 0",
         in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
     ),
     Defect(
         "clipping: a weight that no layer notes is trained unclipped",
         "training/clipping.py",
-        "jnp.where(counted, factor, 0.0)",
-        "jnp.where(counted, 1.0 if name in stray else factor, 0.0)",
+        "jnp.where(counted, shares * factor, 0.0)",
+        "jnp.where(counted, factor * 0 + 1 if books[name].direct is not None else shares * factor, 0.0)",
         in_clipping("a_parameter_that_no_layer_notes_or_not_always_is_clipped_by_vmap"),
     ),
     Defect(
@@ -436,34 +436,34 @@ DEFECTS = (
     Defect(
         "step: noise for each physical batch",
         "training/step.py",
-        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, seen), more)\n",
+        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)\n",
         "            noise = self.plan.noise.draw((), key, gradients, self.plan.stddev)[0]\n"
         "            more = Sums(jax.tree.map(jnp.add, more.gradients, noise), more.seen)\n"
-        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, seen), more)\n",
+        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)\n",
         in_step("law_3_noise_is_added_once_per_lot_however_many_batches_and_devices"),
     ),
     Defect(
         "step: the sum divided by the drawn lot size",
         "training/step.py",
-        "return self._finish(state, sums.gradients, key)",
+        "return self._finish(state, sums, key)",
         "drawn = jnp.maximum(sums.seen.records, 1) / self.plan.schedule.lot_size\n"
-        "        return self._finish(state, jax.tree.map(lambda total: total / drawn, sums.gradients), "
-        "key)",
+        "        gradients = jax.tree.map(lambda total: total / drawn, sums.gradients)\n"
+        "        return self._finish(state, sums._replace(gradients=gradients), key)",
         in_step("law_2_the_sum_is_divided_by_the_expected_lot_size_whatever_was_drawn"),
     ),
     Defect(
         "step: noise on matrices only",
         "training/step.py",
-        "gradients = jax.tree.map(jnp.add, gradients, noise)",
-        "gradients = jax.tree.map(lambda g, n: g + n if g.ndim > 1 else g, gradients, noise)",
+        "answer = jax.tree.map(jnp.add, answer, noise)",
+        "answer = jax.tree.map(lambda g, n: g + n if g.ndim > 1 else g, answer, noise)",
         in_step("law_3_every_trained_parameter_gets_noise_of_the_planned_size_and_of_its_own"),
     ),
     Defect(
         "step: noise taken off the sum of an empty lot",
         "training/step.py",
-        "                gradients = jax.tree.map(jnp.add, gradients, noise)\n",
-        "                some = sum(jnp.abs(g).sum() for g in gradients.values()) > 0\n"
-        "                gradients = jax.tree.map(lambda g, n: g + some * n, gradients, noise)\n",
+        "                answer = jax.tree.map(jnp.add, answer, noise)\n",
+        "                some = sums.seen.records > 0\n"
+        "                answer = jax.tree.map(lambda g, n: g + some * n, answer, noise)\n",
         in_step("law_3_every_trained_parameter_gets_noise_of_the_planned_size_and_of_its_own"),
     ),
     Defect(
@@ -476,22 +476,22 @@ DEFECTS = (
     Defect(
         "step: only the last physical batch of a lot counts",
         "training/step.py",
-        "total: Sums = jax.tree.map(jnp.add, Sums(gradients, seen), more)",
+        "total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)",
         "total: Sums = more",
         in_step("a_step_is_algorithm_1_of_abadi_et_al"),
     ),
     Defect(
         "step: the examples of an owner clipped one by one",
         "training/step.py",
-        "examples.weights, per_record)",
-        "examples.weights, 1)",
+        "examples.weights, per_record\n",
+        "examples.weights, 1\n",
         in_step("an_owner_is_clipped_as_one_record_of_the_mean_of_its_losses"),
     ),
     Defect(
         "step: no clipping where there is no noise",
-        "training/step.py",
-        "if not self.plan.clips:",
-        "if not self.plan.stddev:",
+        "training/contributions.py",
+        "if not plan.clips:",
+        "if not plan.stddev:",
         in_step("a_step_is_algorithm_1_of_abadi_et_al"),
     ),
     Defect(
@@ -504,8 +504,8 @@ DEFECTS = (
     Defect(
         "step: banded noise begun anew at every step",
         "training/step.py",
-        "State(parameters, optimizer, noise_state, average)",
-        "State(parameters, optimizer, state.noise, average)",
+        "State(parameters, optimizer, noise_state, average, carried)",
+        "State(parameters, optimizer, state.noise, average, carried)",
         in_step("banded_noise_is_carried_from_step_to_step"),
     ),
     Defect(
@@ -625,8 +625,8 @@ DEFECTS = (
     Defect(
         "plan: ε of half the steps",
         "training/plan.py",
-        "return accountant.guarantee(\n            self.schedule, ",
-        "return accountant.guarantee(\n            replace(self.schedule, steps=-(-self.schedule.steps // 2)), ",
+        "found = accountant.guarantee(\n            self.schedule, ",
+        "found = accountant.guarantee(\n            replace(self.schedule, steps=-(-self.schedule.steps // 2)), ",
         PLAN,
     ),
     Defect(

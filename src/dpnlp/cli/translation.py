@@ -10,7 +10,7 @@ from dpnlp.cli.config import from_dict, option
 from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.sections import TextPrivacy, changed
 from dpnlp.cli.start import Start, located
-from dpnlp.cli.train import Train
+from dpnlp.cli.train import TrainTexts
 from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
 from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts
 from dpnlp.runs.folder import Run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTranslation(Train):
+class TrainTranslation(TrainTexts):
     """Train a model on private texts; what is described here is translation, and --task names other things to learn.
     It starts from a pre-trained model, from an earlier run, or from scratch, and is private unless --privacy.epsilon is
     inf. What it leaves is in runs/NAME: the model, the guarantee, scores, translations of the held-out texts and
@@ -43,7 +43,6 @@ class TrainTranslation(Train):
     )
     data: Data = option(Data(), help="texts")
     model: Model = option(help="model")
-    privacy: TextPrivacy = option(TextPrivacy(), help="privacy")
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def job(self) -> "TranslationJob":
