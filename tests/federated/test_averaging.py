@@ -138,6 +138,23 @@ def test_a_clip_norm_that_adapts_has_the_noise_of_both_releases(estimator, z):
     assert np.abs(np.corrcoef(np.array(moves)[:, 0], scales)[0, 1]) < 0.4
 
 
+def test_noise_in_bands_is_that_of_the_answer_whatever_the_clip_norm_has_become():
+    """What cancels in a later round is the noise of an answer, which a user always moves by as much; not that of S_t."""
+    schedule = Schedule(12, 3, 4, Sampling.CYCLIC, bands=3)
+    plan = planned(averaging(quantile=Quantile(0.5, 0.2, 1.0)), schedule, 0.25, 1.5)
+    step, parameters = begun(Pull(5), pulled, plan, optimizer=AVERAGE)
+    query = jax.eval_shape(lambda: plan.contribution.query(plan, step.empty(parameters)))
+    state, noise_state = step.start(parameters), plan.noise.init(query)
+    z_delta = (1.5**-2 - (2 * 1.0) ** -2) ** -0.5
+    for index, scale in enumerate((1.0, 8.0, 0.5, 3.0)):
+        before = np.asarray(state.parameters["place"])
+        noise, noise_state = plan.noise.draw(noise_state, jax.random.key(index), query, 1.0)
+        state = state._replace(carried=np.float32(scale))
+        state = step.finish(state, step.empty(parameters), jax.random.key(index))
+        moved = np.asarray(state.parameters["place"]) - before
+        np.testing.assert_allclose(moved, -scale * 0.25 * z_delta / 3 * noise.updates["place"], rtol=1e-3)
+
+
 def test_the_clip_norm_finds_the_quantile():
     """Updates of norms 1 to 40, and a share of 30 % of them to be within."""
     x = np.zeros((40, 3), np.float32)

@@ -142,11 +142,12 @@ class Privacy(ABC):
     def question(self, records: int, learning: "Learning") -> "Question":
         """What is known of a run on so many records."""
 
-    def plan(self, records: int, learning: "Learning", contribution: "Contribution") -> "Plan":
-        """The plan for so many records."""
+    def plan(self, records: int, learning: "Learning", contribution: "Contribution | None" = None) -> "Plan":
+        """The plan for so many records, which contribute gradients unless told otherwise."""
         from dpnlp.training import Plan
+        from dpnlp.training.contributions import GRADIENTS
 
-        question = self.question(records, learning)
+        question, contribution = self.question(records, learning), contribution or GRADIENTS
         if not self.is_private:
             return Plan.without_privacy(question.answer().schedule, question.unit, contribution)
         plan, noise = Plan.of(question, self._clipping, contribution), self.noise_multiplier
