@@ -139,7 +139,7 @@ def test_a_clip_norm_that_adapts_has_the_noise_of_both_releases(estimator, z):
 
 
 def test_noise_in_bands_is_that_of_the_answer_whatever_the_clip_norm_has_become():
-    """What cancels in a later round is the noise of an answer, which a user always moves by as much; not that of S_t."""
+    """What cancels in a later round is the noise of an answer, which a user moves by as much in each."""
     schedule = Schedule(12, 3, 4, Sampling.CYCLIC, bands=3)
     plan = planned(averaging(quantile=Quantile(0.5, 0.2, 1.0)), schedule, 0.25, 1.5)
     step, parameters = begun(Pull(5), pulled, plan, optimizer=AVERAGE)
