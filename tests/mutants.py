@@ -73,6 +73,9 @@ SELECTION, VOCABULARY, AUTHORS = (
     ("data/test_authors.py",),
 )
 MODELLING, GPT2 = "tasks/test_modelling.py::test_", "models/test_gpt2.py::test_"
+FEDERATED, FEDERATED_LAWS = "federated/test_averaging.py::test_", ("laws/test_federated_laws.py",)
+BY_HAND = (f"{FEDERATED}a_run_without_noise_is_federated_averaging_by_hand",)
+LOCAL, FEDERATED_CLI = ("federated/test_local.py",), ("cli/test_federated.py",)
 FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
@@ -396,15 +399,15 @@ DEFECTS = (
     Defect(
         "clipping: a gradient that is no number spoils the sum",
         "training/clipping.py",
-        "counted = sound & jnp.any(",
-        "counted = jnp.any(",
+        "counted = sound & (shares > 0)",
+        "counted = shares > 0",
         in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
     ),
     Defect(
         "clipping: a weight that no layer notes is trained unclipped",
         "training/clipping.py",
-        "jnp.where(counted, factor, 0.0)",
-        "jnp.where(counted, 1.0 if name in stray else factor, 0.0)",
+        "jnp.where(counted, shares * factor, 0.0)",
+        "jnp.where(counted, factor * 0 + 1 if books[name].direct is not None else shares * factor, 0.0)",
         in_clipping("a_parameter_that_no_layer_notes_or_not_always_is_clipped_by_vmap"),
     ),
     Defect(
@@ -445,34 +448,34 @@ DEFECTS = (
     Defect(
         "step: noise for each physical batch",
         "training/step.py",
-        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, seen), more)\n",
+        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)\n",
         "            noise = self.plan.noise.draw((), key, gradients, self.plan.stddev)[0]\n"
         "            more = Sums(jax.tree.map(jnp.add, more.gradients, noise), more.seen)\n"
-        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, seen), more)\n",
+        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)\n",
         in_step("law_3_noise_is_added_once_per_lot_however_many_batches_and_devices"),
     ),
     Defect(
         "step: the sum divided by the drawn lot size",
         "training/step.py",
-        "return self._finish(state, sums.gradients, key)",
+        "return self._finish(state, sums, key)",
         "drawn = jnp.maximum(sums.seen.records, 1) / self.plan.schedule.lot_size\n"
-        "        return self._finish(state, jax.tree.map(lambda total: total / drawn, sums.gradients), "
-        "key)",
+        "        gradients = jax.tree.map(lambda total: total / drawn, sums.gradients)\n"
+        "        return self._finish(state, sums._replace(gradients=gradients), key)",
         in_step("law_2_the_sum_is_divided_by_the_expected_lot_size_whatever_was_drawn"),
     ),
     Defect(
         "step: noise on matrices only",
         "training/step.py",
-        "gradients = jax.tree.map(jnp.add, gradients, noise)",
-        "gradients = jax.tree.map(lambda g, n: g + n if g.ndim > 1 else g, gradients, noise)",
+        "answer = jax.tree.map(jnp.add, answer, noise)",
+        "answer = jax.tree.map(lambda g, n: g + n if g.ndim > 1 else g, answer, noise)",
         in_step("law_3_every_trained_parameter_gets_noise_of_the_planned_size_and_of_its_own"),
     ),
     Defect(
         "step: noise taken off the sum of an empty lot",
         "training/step.py",
-        "                gradients = jax.tree.map(jnp.add, gradients, noise)\n",
-        "                some = sum(jnp.abs(g).sum() for g in gradients.values()) > 0\n"
-        "                gradients = jax.tree.map(lambda g, n: g + some * n, gradients, noise)\n",
+        "                answer = jax.tree.map(jnp.add, answer, noise)\n",
+        "                some = sums.seen.records > 0\n"
+        "                answer = jax.tree.map(lambda g, n: g + some * n, answer, noise)\n",
         in_step("law_3_every_trained_parameter_gets_noise_of_the_planned_size_and_of_its_own"),
     ),
     Defect(
@@ -485,22 +488,22 @@ DEFECTS = (
     Defect(
         "step: only the last physical batch of a lot counts",
         "training/step.py",
-        "total: Sums = jax.tree.map(jnp.add, Sums(gradients, seen), more)",
+        "total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)",
         "total: Sums = more",
         in_step("a_step_is_algorithm_1_of_abadi_et_al"),
     ),
     Defect(
         "step: the examples of an owner clipped one by one",
         "training/step.py",
-        "examples.weights, per_record)",
-        "examples.weights, 1)",
+        "examples.weights, per_record\n",
+        "examples.weights, 1\n",
         in_step("an_owner_is_clipped_as_one_record_of_the_mean_of_its_losses"),
     ),
     Defect(
         "step: no clipping where there is no noise",
-        "training/step.py",
-        "if not self.plan.clips:",
-        "if not self.plan.stddev:",
+        "training/contributions.py",
+        "if not plan.clips:",
+        "if not plan.stddev:",
         in_step("a_step_is_algorithm_1_of_abadi_et_al"),
     ),
     Defect(
@@ -513,8 +516,8 @@ DEFECTS = (
     Defect(
         "step: banded noise begun anew at every step",
         "training/step.py",
-        "State(parameters, optimizer, noise_state, average)",
-        "State(parameters, optimizer, state.noise, average)",
+        "State(parameters, optimizer, noise_state, average, carried)",
+        "State(parameters, optimizer, state.noise, average, carried)",
         in_step("banded_noise_is_carried_from_step_to_step"),
     ),
     Defect(
@@ -634,8 +637,8 @@ DEFECTS = (
     Defect(
         "plan: ε of half the steps",
         "training/plan.py",
-        "return accountant.guarantee(\n            self.schedule, ",
-        "return accountant.guarantee(\n            replace(self.schedule, steps=-(-self.schedule.steps // 2)), ",
+        "found = accountant.guarantee(\n            self.schedule, ",
+        "found = accountant.guarantee(\n            replace(self.schedule, steps=-(-self.schedule.steps // 2)), ",
         PLAN,
     ),
     Defect(
@@ -3032,6 +3035,204 @@ DEFECTS = (
         'owners={"sender": "sender", "conversation": "conversation"}',
         'owners={"conversation": "conversation", "sender": "sender"}',
         AUTHORS,
+    ),
+    Defect(
+        "cyclic lots: an amplification claimed that there is not",
+        "accounting/subsampling.py",
+        "return Repeated(noise, -(-self.steps // self.groups))",
+        "return Repeated(PoissonSampled(self.q, noise), self.steps)",
+        SUBSAMPLING,
+    ),
+    Defect(
+        "cyclic lots of whole groups: the last, partial round forgotten",
+        "accounting/subsampling.py",
+        "return Repeated(noise, -(-self.steps // self.groups))",
+        "return Repeated(noise, max(1, self.steps // self.groups))",
+        SUBSAMPLING,
+    ),
+    Defect(
+        "cyclic lots: noise in more bands than a record's turns are apart",
+        "accounting/subsampling.py",
+        "if self.bands > self.groups:",
+        "if False:",
+        SUBSAMPLING,
+    ),
+    Defect(
+        "sampling: cyclic groups dealt anew in every round",
+        "training/sampling.py",
+        "return self._groups[step % plan.groups]",
+        "epoch, place = divmod(step, plan.groups)\n"
+        "                return self._permutation(epoch)[place * plan.lot_size :][: plan.lot_size]",
+        SAMPLING,
+    ),
+    Defect(
+        "sampling: cyclic groups of equal sizes, so that one record's says something of another's",
+        "training/sampling.py",
+        "sizes = generator.multinomial(schedule.records, np.full(schedule.groups, 1 / schedule.groups))",
+        "sizes = np.full(schedule.groups, schedule.records // schedule.groups)",
+        SAMPLING,
+    ),
+    Defect(
+        "federated: updates not clipped",
+        "federated/averaging.py",
+        "w, plan.clipping)",
+        "w, type(plan.clipping)(1e9))",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: a user of no weight is counted for the clip norm",
+        "federated/averaging.py",
+        "jnp.sum(jnp.where(real, found.whole - 0.5, 0))",
+        "jnp.sum(found.whole - 0.5)",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: the count is not centred, so that a user moves it twice as far",
+        "federated/averaging.py",
+        "jnp.where(real, found.whole - 0.5, 0)",
+        "jnp.where(real, found.whole, 0)",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: updates not measured by the clip norm that has adapted",
+        "federated/averaging.py",
+        "-value / scale",
+        "-value",
+        BY_HAND,
+    ),
+    Defect(
+        "federated: local training of all users together",
+        "federated/averaging.py",
+        "leaf.reshape(-1, per_record, *leaf.shape[1:])",
+        "leaf.reshape(1, -1, *leaf.shape[1:])",
+        BY_HAND,
+    ),
+    Defect(
+        "federated: the noise of the clipped estimator is not doubled",
+        "federated/estimators.py",
+        "return 2 if self is Estimator.CLIPPED else 1",
+        "return 1",
+        (*FEDERATED_LAWS, f"{FEDERATED}a_round_without_users_is_noise_alone"),
+    ),
+    Defect(
+        "federated: the fixed estimator divides by the drawn weight",
+        "federated/estimators.py",
+        "            return updates\n",
+        "            drawn = jnp.maximum(weight, 1) / self.expected(plan)\n"
+        "            return {name: total / drawn for name, total in updates.items()}\n",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: a user of many examples weighs more than 1",
+        "federated/estimators.py",
+        "jnp.minimum(examples / self.full, 1.0)",
+        "examples / self.full",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: the clipped estimator divides by the drawn weight alone",
+        "federated/estimators.py",
+        "jnp.maximum(least, weight)",
+        "jnp.maximum(weight, 1e-6)",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: the noise on updates is not raised for that on the count",
+        "federated/quantile.py",
+        "return math.sqrt(1 - self.part(plan) ** 2)",
+        "return 1.0",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: the count is released at a scale of its own",
+        "federated/quantile.py",
+        "return 2 * self.part(plan) * plan.clipping.norm * count",
+        "return 2 * plan.clipping.norm * count",
+        FEDERATED_LAWS,
+    ),
+    Defect(
+        "federated: the count may cost more than the plan",
+        "federated/quantile.py",
+        "if plan.noise_multiplier >= 2 * self._sigma_b(plan):",
+        "if False:",
+        (f"{FEDERATED}bad_input",),
+    ),
+    Defect(
+        "federated: the clip norm runs away from the quantile",
+        "federated/quantile.py",
+        "jnp.exp(-self.rate",
+        "jnp.exp(self.rate",
+        BY_HAND,
+    ),
+    Defect(
+        "federated: padding is trained on",
+        "federated/local.py",
+        "jnp.sum(counted * losses) / jnp.maximum(counted.sum(), 1)",
+        "jnp.mean(losses)",
+        LOCAL,
+    ),
+    Defect(
+        "federated: the last local batch is filled up with examples that count",
+        "federated/local.py",
+        "jnp.where(places < examples, real[np.minimum(places, examples - 1)], False)",
+        "real[np.minimum(places, examples - 1)]",
+        LOCAL,
+    ),
+    Defect(
+        "federated: the same entries dropped in every local epoch",
+        "federated/local.py",
+        "(others, data, inside))",
+        "(keys, data, inside))",
+        LOCAL,
+    ),
+    Defect(
+        "federated: only the last local epoch counts",
+        "federated/local.py",
+        "delta, losses = jax.lax.scan(descend, delta, (",
+        "delta, losses = jax.lax.scan(descend, jax.tree.map(jnp.zeros_like, delta), (",
+        LOCAL,
+    ),
+    Defect(
+        "federated: the clip norm is not carried on",
+        "training/step.py",
+        "State(parameters, optimizer, noise_state, average, carried)",
+        "State(parameters, optimizer, noise_state, average, state.carried)",
+        BY_HAND,
+    ),
+    Defect(
+        "federated: the count goes without noise",
+        "training/step.py",
+        "answer = jax.tree.map(jnp.add, answer, noise)",
+        "answer = jax.tree.map(lambda g, n: g + n if g.ndim else g, answer, noise)",
+        (f"{FEDERATED}a_clip_norm_that_adapts_has_the_noise_of_both_releases",),
+    ),
+    Defect(
+        "federated: the mechanism is called that of DP-SGD",
+        "training/plan.py",
+        "mechanism=self.contribution.term(found.mechanism)",
+        "mechanism=found.mechanism",
+        (f"{FEDERATED}the_guarantee_names_the_mechanism",),
+    ),
+    Defect(
+        "federated: a run goes on with another way of averaging",
+        "training/plan.py",
+        "entry = asdict(self)\n",
+        "entry = asdict(replace(self, contribution=GRADIENTS))\n",
+        (f"{FEDERATED}a_run_is_not_resumed_with_another_way_of_averaging",),
+    ),
+    Defect(
+        "federated: rounds of examples that are called rounds of users",
+        "cli/sections.py",
+        "if unit != Unit.USER:",
+        "if False:",
+        FEDERATED_CLI,
+    ),
+    Defect(
+        "federated: settings of rounds are passed over in silence",
+        "cli/sections.py",
+        "if (value := getattr(self, item.name)) != item.default:",
+        "if (value := getattr(self, item.name)) is item:",
+        FEDERATED_CLI,
     ),
 )
 

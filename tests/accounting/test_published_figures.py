@@ -137,3 +137,24 @@ def test_understated_figures_of_the_predecessors():
     """N rounded up to a multiple of L: q is L/N here, so the cost does not sink when N is no multiple of L."""
     assert Schedule(1065, 256, 5).q == 256 / 1065
     assert Schedule(1065, 256, 5).lots_per_epoch == 5
+
+
+@pytest.mark.parametrize(
+    ("noise", "clip_norm", "users", "printed", "by_rdp", "by_pld"),
+    [
+        pytest.param(0.003, 15, 5000, 4.634, 4.183, 3.899, id="row 2: S = 15, 5,000 users a round"),
+        pytest.param(0.006, 10, 1667, 2.314, 1.979, 1.261, id="row 3: S = 10, 1,667 users a round"),
+        pytest.param(0.012, 15, 1250, 2.038, 1.725, 0.949, id="row 4: S = 15, 1,250 users a round"),
+    ],
+)
+def test_lecture_000_private_language_models_of_mcmahan_et_al(noise, clip_norm, users, printed, by_rdp, by_pld):
+    """Lecture on DP-SGD: McMahan et al. (2018), 763,430 users, 5,000 rounds, δ = 1e-9, by the moments accountant.
+
+    σ is the noise on the average over C̃ users, so that z = σC̃/S, which is 1 in all rows but for rounding.
+    """
+    schedule, z = Schedule(763_430, users, 5000), noise * users / clip_norm
+    assert z == pytest.approx(1, abs=3e-4)
+    found = {how: epsilon(schedule.event(z), 1e-9, ADD_REMOVE, how) for how in Accountant}
+    assert round(found[Accountant.MOMENTS], 3) == printed
+    assert round(found[Accountant.RDP], 3) == by_rdp
+    assert found[Accountant.PLD] == pytest.approx(by_pld, abs=1e-3)

@@ -1,9 +1,13 @@
 """A schedule is the one place where a sampler becomes an event (law 1)."""
 
+import math
+
 import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpnlp.accounting.accountant import delta_warning, epsilon, guarantee
 from dpnlp.accounting.planning import Question
@@ -164,6 +168,47 @@ def test_the_theorem_of_cyclic_poisson_sampling_in_a_small_case():
     assert hockey_stick(strategy(1.0, 0.7, 0.5), [[0, 2]], 0.5, sigma, bound) > 1.2 * delta
 
 
+@given(records=st.integers(1, 400), share=st.floats(0.01, 1), steps=st.integers(1, 200), bands=st.integers(1, 8))
+def test_a_cyclic_record_costs_a_gaussian_for_each_of_its_turns(records, share, steps, bands):
+    """The most turns that any group has, counted one by one; bands change nothing of it."""
+    lot = max(1, round(share * records))
+    groups = math.ceil(records / lot)
+    schedule = Schedule(records, lot, steps, Sampling.CYCLIC, bands=min(bands, groups))
+    turns = max(sum(step % groups == group for step in range(steps)) for group in range(groups))
+    assert schedule.groups == groups
+    assert schedule.event(2.0) == Repeated(Gaussian(2.0), turns)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_cyclic_lots_have_a_bound_for_all_neighbours_and_say_what_they_are(adjacency):
+    found = guarantee(Schedule(1000, 50, 41, Sampling.CYCLIC, bands=4), 2.0, 1e-5, adjacency)
+    assert str(found.sampler) == "cyclic(groups=20,bands=4)"
+    turns = Repeated(Gaussian(2.0), 3)
+    assert found.epsilon == pytest.approx(epsilon(turns, 1e-5, adjacency), rel=1e-4)
+    assert "Sampler: cyclic(groups=20,bands=4)." in found.statement()
+
+
+def test_the_bound_of_cyclic_lots_in_a_small_case():
+    """Four steps, two groups, every turn taken: either group meets the bound, and a third diagonal breaks it."""
+    sigma, delta = 1.5, 0.05
+    schedule = Schedule(100, 50, 4, Sampling.CYCLIC, bands=2)
+    bound = epsilon(schedule.event(sigma), delta, Adjacency.ADD_REMOVE)
+    for C in (strategy(1.0, 0.7), strategy(1.0)):
+        for group in ([0, 2], [1, 3]):
+            assert hockey_stick(C, [group], 1.0, sigma, bound) == pytest.approx(delta, rel=0.03)
+    assert hockey_stick(strategy(1.0, 0.7, 0.5), [[0, 2]], 1.0, sigma, bound) > 1.2 * delta
+
+
+def test_whatever_is_left_open_is_found_for_cyclic_lots_too():
+    known = {"records": 2000, "delta": 1e-6, "sampling": Sampling.CYCLIC, "bands": 4}
+    noise = Question(**known, lot_size=100, steps=50, epsilon=2.0).answer()
+    assert 1.99 < noise.guarantee.epsilon <= 2
+    steps = Question(**known, lot_size=100, noise_multiplier=9.0, epsilon=2.0).answer()
+    assert steps.schedule.steps % 20 == 0  # the last round of turns is used up
+    lot = Question(**known, steps=10, noise_multiplier=9.0, epsilon=2.0).answer()
+    assert lot.schedule.lot_size == 500
+
+
 def test_whatever_is_left_open_is_found_for_cyclic_poisson_too():
     known = {"records": 2000, "delta": 1e-6, "sampling": Sampling.CYCLIC_POISSON, "bands": 4}
     noise = Question(**known, lot_size=100, steps=50, epsilon=2.0).answer()
@@ -190,13 +235,18 @@ def test_whatever_is_left_open_is_found_for_cyclic_poisson_too():
         ),
         (
             (10, 5, 1, Sampling.POISSON, None, 2),
-            "bands = 2: only cyclic-poisson sampling has more than one; choose it, or 1.",
+            "bands = 2: only cyclic-poisson and cyclic sampling have more than one; choose one of them, or 1.",
         ),
         ((10, 5, 1, Sampling.CYCLIC_POISSON, None, 0), "bands = 0: it must be a whole number of at least 1."),
         (
             (1000, 150, 1, Sampling.CYCLIC_POISSON, None, 7),
             "bands = 7: a lot of 150 does not fit into one of as many groups of the 1000 records; use at most 6, or "
             "smaller lots.",
+        ),
+        (
+            (1000, 150, 1, Sampling.CYCLIC, None, 8),
+            "bands = 8: a record has its turn every 7 lots, and noise in more bands would reach into the next one; use "
+            "at most 7, or smaller lots.",
         ),
     ],
 )

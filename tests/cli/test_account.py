@@ -12,7 +12,7 @@ from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.cli.main import main
 from dpnlp.cli.pictures import _draw_steps
-from dpnlp.events import Gaussian
+from dpnlp.events import Gaussian, Repeated
 from dpnlp.guarantee import Adjacency, Guarantee
 
 BSD = "account --examples 22051 --lot-size 2048 --epochs 25 --delta 1e-8 --epsilon 5"
@@ -69,10 +69,18 @@ def test_shuffled_lots_are_told_apart_from_poisson(dpnlp):
 def test_samplers_and_accountants_side_by_side(dpnlp):
     rows = json.loads(dpnlp(f"{BSD} --json")[1])["comparison"]
     cells = {(row["sampling"], row["accountant"]): row["epsilon"] for row in rows}
-    assert len(cells) == 12
+    assert len(cells) == 15
     assert cells["poisson", "pld"] < cells["poisson", "rdp"] < cells["poisson", "moments"]
     assert cells["truncated-poisson", "rdp"] is None
     assert cells["shuffled", "pld"] > 3 * cells["poisson", "pld"]
+
+
+def test_whole_groups_in_turn_are_planned_without_amplification(dpnlp):
+    found = json.loads(dpnlp(f"{BSD} --sampling cyclic --bands 11 --json")[1])
+    assert epsilon(Repeated(Gaussian(found["noise_multiplier"]), 25), 1e-8, Adjacency.ADD_REMOVE) <= 5
+    assert "|sampler:cyclic(groups=11,bands=11)|" in found["signature"]
+    assert "cyclic-poisson" not in {row["sampling"] for row in found["comparison"]}  # its groups would be too small
+    assert "each lot from one of 11 groups" in dpnlp(f"{BSD} --sampling cyclic --bands 11")[1]
 
 
 def test_groups_in_turn_cost_more_noise_and_stand_beside_the_others(dpnlp):
@@ -85,11 +93,12 @@ def test_groups_in_turn_cost_more_noise_and_stand_beside_the_others(dpnlp):
     assert "|sampler:cyclic-poisson(q=0.0928" in cyclic["signature"]
     assert Guarantee.parse(cyclic["signature"]) == Guarantee.from_json(cyclic["guarantee"])
     cells = {(row["sampling"], row["accountant"]): row["epsilon"] for row in cyclic["comparison"]}
-    assert len(cells) == 15
+    assert len(cells) == 18
     assert cells["poisson", "pld"] < cells["cyclic-poisson", "pld"] <= 5 < cells["shuffled", "pld"]
+    assert cells["cyclic", "pld"] == cells["shuffled", "pld"]
     out = dpnlp(f"{BSD} --sampling cyclic-poisson --bands 4")[1]
     assert "each lot from one of 4 groups" in out
-    assert "Noise in bands is covered by cyclic-poisson alone." in " ".join(out.split())
+    assert "Noise in bands is covered by cyclic-poisson and cyclic alone." in " ".join(out.split())
 
 
 def test_a_node_in_its_neighbours_records_costs_more_noise(dpnlp):
@@ -210,14 +219,17 @@ GOOD = {"--examples": "1000", "--lot-size": "100", "--steps": "10", "--delta": "
         (
             {"--sampling": "bernoulli"},
             "--sampling = bernoulli: it must be one of poisson, truncated-poisson, fixed-size, shuffled, "
-            "cyclic-poisson.",
+            "cyclic-poisson, cyclic.",
         ),
         (
             {"--sampling": "cyclic-poisson", "--bands": "11"},
             "--bands = 11: a lot of 100 does not fit into one of as many groups of the 1000 records; use at most 10, "
             "or smaller lots.",
         ),
-        ({"--bands": "2"}, "--bands = 2: only cyclic-poisson sampling has more than one; choose it, or 1."),
+        (
+            {"--bands": "2"},
+            "--bands = 2: only cyclic-poisson and cyclic sampling have more than one; choose one of them, or 1.",
+        ),
         ({"--sharing": "0"}, "--sharing = 0: it must be a whole number of at least 1."),
         (
             {"--sharing": "3", "--sampling": "shuffled"},

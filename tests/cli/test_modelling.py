@@ -47,6 +47,15 @@ def privacy(run):
     return json.loads((run / "privacy.json").read_text())
 
 
+def test_users_may_train_by_themselves_and_contribute_updates(home, dpnlp):
+    rounds = "--federated.local-epochs 1 --learning.optimizer sgd --learning.rate 1 --learning.decay constant"
+    code, _, err = dpnlp(command("rounds", f"--privacy.unit user --privacy.epsilon 4 {rounds}"))
+    assert code == 0, err
+    promised = Guarantee.from_json(privacy(home / "runs" / "rounds")["guarantee"])
+    assert (promised.unit, promised.mechanism.name) == (Unit.USER, "federated-averaging")
+    assert promised.epsilon <= 4
+
+
 def test_a_run_leaves_the_model_the_guarantee_scores_and_a_page(trained):
     assert sorted(path.name for path in trained.iterdir()) == [
         *("config.yaml", "details.json", "metrics.jsonl", "model", "predictions", "privacy.json", "report.html"),

@@ -162,6 +162,25 @@ def test_cyclic_groups_are_independent_and_uniform():
     assert np.abs(together - 1 / 3).max() < 5 * np.sqrt(2 / 9 / secrets)
 
 
+def test_cyclic_lots_are_whole_groups_that_take_turns():
+    """Every record has one turn in a round of them, the same in every round, and at least as far apart as bands."""
+    records, groups, steps = 103, 11, 35
+    found = membership(lots(Sampling.CYCLIC, records, 10, steps), steps, records)
+    for first in range(groups, steps):
+        np.testing.assert_array_equal(found[first], found[first - groups])
+    assert (found[:groups].sum(axis=0) == 1).all()
+    assert len(set(found[:groups].sum(axis=1))) > 3  # as sizes of groups that are drawn independently
+
+
+def test_whole_groups_are_independent_and_uniform():
+    """No record's group says anything of another's."""
+    secrets = 1500
+    found = np.array([membership(lots(Sampling.CYCLIC, 6, 2, 3, seed=seed), 3, 6) for seed in range(secrets)])
+    assert np.abs(found.mean(axis=0) - 1 / 3).max() < 5 * np.sqrt(2 / 9 / secrets)
+    together = np.einsum("sbi,sbj->ij", found, found)[~np.eye(6, dtype=bool)] / secrets
+    assert np.abs(together - 1 / 3).max() < 5 * np.sqrt(2 / 9 / secrets)
+
+
 def test_with_many_groups_some_stay_empty_and_give_empty_lots():
     drawn = lots(Sampling.CYCLIC_POISSON, 40, 1, 40, bands=40)
     found = [drawn.draw(step) for step in range(40)]

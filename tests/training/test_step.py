@@ -40,7 +40,7 @@ def begun(model, loss, plan, trains=nnx.Param, **options):
     return Step(loss, parts.frame, options["placement"].state(parts.rest), plan, **options), parts.parameters
 
 
-def summed(step, parameters, data, rows, physical, per_record=1, weights=None):
+def summed(step, parameters, data, rows, physical, per_record=1, weights=None, carried=()):
     """The sum over a lot in batches of `physical` rows, the last of them filled up with rows that weigh nothing."""
     rows = np.asarray(rows)
     weights = np.ones(len(rows), np.float32) if weights is None else np.asarray(weights, np.float32)
@@ -50,7 +50,7 @@ def summed(step, parameters, data, rows, physical, per_record=1, weights=None):
     for start in range(0, len(rows), physical):
         part = slice(start, start + physical)
         placed = step.placement.batch((data.batch(rows[part], 1), rows[part].astype(np.int32), weights[part]))
-        sums = step.add(sums, parameters, KEY, Examples(*placed), per_record)
+        sums = step.add(sums, parameters, KEY, Examples(*placed), per_record, carried)
     return sums
 
 

@@ -117,7 +117,7 @@ def _noise_guess(target: float, schedule: Schedule, delta: float, adjacency: Adj
     """
     precision = _gaussian_precision(target, delta)
     apart = adjacency.distance
-    if schedule.sampling is Sampling.SHUFFLED:
+    if schedule.sampling in (Sampling.SHUFFLED, Sampling.CYCLIC):
         lots = apart * math.sqrt(schedule.epochs / precision)
     elif schedule.sharing > 1:
         lots = math.sqrt(max(1.0, schedule.steps * _squared_move(schedule)) / precision)

@@ -43,6 +43,7 @@ class Sampling(StrEnum):
     FIXED_SIZE = "fixed-size"
     SHUFFLED = "shuffled"
     CYCLIC_POISSON = "cyclic-poisson"
+    CYCLIC = "cyclic"
 
     @property
     def adjacencies(self) -> tuple[Adjacency, ...]:
@@ -73,6 +74,13 @@ class Schedule:
     within b rows, so ends before its next turn. Independent noise, C = 1, is covered too. A record's group depends on
     no other record: one that is added gets a group of its own, and what replaces a record or blanks it out takes over
     its group. So all others have the same groups in both of two neighbours, whatever the adjacency.
+
+    Cyclic lots are without sampling, as DP-FTRL has them (Kairouz et al. 2021, arXiv 2103.00039): each record is dealt
+    once to one of G = ⌈N/L⌉ groups, in the same way, and step t takes all of group t mod G. Who takes part when might
+    as well be known, so that no amplification is claimed. With noise C⁻¹z as above in b ≤ G bands, a record moves Cx at
+    each of its k ≤ ⌈T/G⌉ turns by at most the clip norm, in b rows that end before its next turn. So the moves of its
+    turns are at right angles, and at most √k clip norms together, also where a turn's answer depends on what was
+    released before (Denisov et al. 2022, arXiv 2202.08312, Theorem 2.1): k Gaussians, for every adjacency.
 
     `sharing` is M, the number of records that one unit has a part in, its own included: a node is in the records of
     its neighbours, too (Daigavane et al. 2021). With more than one, a unit that is removed takes its own record away
@@ -105,11 +113,17 @@ class Schedule:
             if checks.count("largest_lot", self.largest_lot) < self.lot_size:
                 raise BadInput(f"largest_lot = {self.largest_lot}: it must be at least the lot size {self.lot_size}.")
         if checks.count("bands", self.bands) > 1:
-            if self.sampling is not Sampling.CYCLIC_POISSON:
+            if self.sampling not in (Sampling.CYCLIC_POISSON, Sampling.CYCLIC):
                 raise BadInput(
-                    f"bands = {self.bands}: only cyclic-poisson sampling has more than one; choose it, or 1."
+                    f"bands = {self.bands}: only cyclic-poisson and cyclic sampling have more than one; choose one of "
+                    "them, or 1."
                 )
-            if self.bands * self.lot_size > self.records:
+            if self.bands > self.groups:
+                raise BadInput(
+                    f"bands = {self.bands}: a record has its turn every {self.groups} lots, and noise in more bands "
+                    f"would reach into the next one; use at most {self.groups}, or smaller lots."
+                )
+            if self.sampling is Sampling.CYCLIC_POISSON and self.bands * self.lot_size > self.records:
                 raise BadInput(
                     f"bands = {self.bands}: a lot of {self.lot_size} does not fit into one of as many groups of the "
                     f"{self.records} records; use at most {self.records // self.lot_size}, or smaller lots."
@@ -131,6 +145,11 @@ class Schedule:
     def lots_per_epoch(self) -> int:
         """⌈N/L⌉, the number of steps that is called an epoch."""
         return -(-self.records // self.lot_size)
+
+    @property
+    def groups(self) -> int:
+        """How many groups of records take turns; 1 where every lot is drawn from all of them."""
+        return self.lots_per_epoch if self.sampling is Sampling.CYCLIC else self.bands
 
     @property
     def epochs(self) -> int:
@@ -157,6 +176,8 @@ class Schedule:
                 return Term.of("shuffled", epochs=self.epochs)
             case Sampling.CYCLIC_POISSON:
                 return Term.of("cyclic-poisson", q=self.q, bands=self.bands)
+            case Sampling.CYCLIC:
+                return Term.of("cyclic", groups=self.groups, bands=self.bands)
 
     def event(self, noise_multiplier: float) -> Event:
         """All the lots of the run, with Gaussian noise of `noise_multiplier` clip norms on the sum over each.
@@ -195,6 +216,9 @@ class Schedule:
                 # A record has at most ⌈T/b⌉ turns, and takes each of them with probability bq.
                 rate = self.bands * self.lot_size / self.records
                 return Repeated(noise if rate == 1 else PoissonSampled(rate, noise), -(-self.steps // self.bands))
+            case Sampling.CYCLIC:
+                # A record has at most ⌈T/G⌉ turns, and takes them all.
+                return Repeated(noise, -(-self.steps // self.groups))
 
     def check(self, adjacency: Adjacency) -> None:
         """Refuses neighbours for which this sampler has no proved event (law 1)."""

@@ -41,7 +41,10 @@ class Account:
         group="how it is counted",
     )
     bands: int = option(
-        1, help="Groups that cyclic-poisson draws from in turn, for noise in as many bands", group="how it is counted"
+        1,
+        help="Noise in so many bands: groups that cyclic-poisson draws from in turn, or at most the lots of an epoch "
+        "for cyclic",
+        group="how it is counted",
     )
     sharing: int = option(
         1,
@@ -146,6 +149,10 @@ def _shuffled_entry(plan: Plan, asked: Account) -> dict[str, Any]:
     return entry
 
 
+_BANDED = (Sampling.CYCLIC_POISSON, Sampling.CYCLIC)
+"""The samplers that noise in bands is covered by."""
+
+
 def _compared(plan: Plan) -> list[Sampling]:
     """The samplers to show side by side; with one group cyclic-poisson is Poisson sampling.
 
@@ -153,7 +160,9 @@ def _compared(plan: Plan) -> list[Sampling]:
     """
     if plan.schedule.sharing > 1:
         return [Sampling.POISSON]
-    return [sampling for sampling in Sampling if sampling is not Sampling.CYCLIC_POISSON or plan.schedule.bands > 1]
+    most = plan.schedule.records // plan.schedule.lot_size  # groups that cyclic-poisson can draw such lots from
+    banded = 1 < plan.schedule.bands <= most
+    return [sampling for sampling in Sampling if sampling is not Sampling.CYCLIC_POISSON or banded]
 
 
 def _comparison(plan: Plan) -> list[dict[str, Any]]:
@@ -161,7 +170,7 @@ def _comparison(plan: Plan) -> list[dict[str, Any]]:
     rows = []
     for sampling in _compared(plan):
         cap = plan.schedule.largest_lot if sampling is Sampling.TRUNCATED_POISSON else None
-        bands = plan.schedule.bands if sampling is Sampling.CYCLIC_POISSON else 1
+        bands = plan.schedule.bands if sampling in _BANDED else 1
         schedule = replace(plan.schedule, sampling=sampling, largest_lot=cap, bands=bands)
         adjacencies = sampling.adjacencies
         adjacency = plan.guarantee.adjacency if plan.guarantee.adjacency in adjacencies else adjacencies[0]
@@ -189,7 +198,7 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
             + (f", which has a part in up to {schedule.sharing} of them" if schedule.sharing > 1 else ""),
             "lot size": f"{schedule.lot_size:,}{mark('lot_size')}",
             "sampler": f"{schedule.sampling}, {schedule.q:.4%} of the records a lot"
-            + (f", each lot from one of {schedule.bands} groups" if schedule.bands > 1 else ""),
+            + (f", each lot from one of {schedule.groups} groups" if schedule.groups > 1 else ""),
             "steps": f"{schedule.steps:,}, {schedule.lots_per_epoch:,} an epoch{mark('steps')}",
             **({"before them": _released(plan)} if schedule.aggregations else {}),
             "noise multiplier": f"{plan.noise_multiplier:.6g}{mark('noise_multiplier')}",
@@ -209,7 +218,7 @@ def _print(plan: Plan, comparison: list[dict[str, Any]], shuffled: dict[str, Any
             for sampling in _compared(plan)
         ],
         "All are proved bounds; – where none is known. Figures for different neighbours are not comparable."
-        + (" Noise in bands is covered by cyclic-poisson alone." if schedule.bands > 1 else "")
+        + (" Noise in bands is covered by cyclic-poisson and cyclic alone." if schedule.bands > 1 else "")
         + (" A unit with a part in several records is covered by poisson alone." if schedule.sharing > 1 else ""),
     )
     print_guarantee(promised)

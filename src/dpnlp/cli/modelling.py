@@ -10,9 +10,9 @@ from dpnlp.cli.config import option
 from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.modelling_settings import Data, Model, Writing
-from dpnlp.cli.sections import Scoring, TextPrivacy, changed
+from dpnlp.cli.sections import Scoring, changed
 from dpnlp.cli.start import Start, data_of, located, released
-from dpnlp.cli.train import Train
+from dpnlp.cli.train import TrainTexts
 from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
 from dpnlp.runs.folder import Run
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainModelling(Train):
+class TrainModelling(TrainTexts):
     """Train a language model on private texts: an LSTM or a GPT-2, from scratch or pre-trained. It is private unless
     --privacy.epsilon is inf; with --privacy.unit user it hides all texts of an owner. What it leaves is in runs/NAME:
     the model, the guarantee, AccuracyTop1 and perplexity on the held-out texts and report.html."""
@@ -32,6 +32,9 @@ class TrainModelling(Train):
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp train --task modelling --name chats --data.train chats.jsonl --data.owner author --data.held-out 0.1 "
         "--model.start lstm --model.vocabulary words --privacy.unit user --privacy.epsilon 8",
+        "dpnlp train --task modelling --name rounds --data.train chats.jsonl --data.owner author --model.start lstm "
+        "--model.vocabulary words --privacy.unit user --federated.local-epochs 1 --learning.optimizer sgd "
+        "--learning.rate 1",
         "dpnlp train --task modelling --name notes --data.train notes.txt --model.start openai-community/gpt2 "
         "--model.lora 8 --privacy.epsilon 3",
     )
@@ -39,7 +42,6 @@ class TrainModelling(Train):
     task: str = option("modelling", help="What is learned", group="the run")
     data: Data = option(Data(), help="texts")
     model: Model = option(help="model")
-    privacy: TextPrivacy = option(TextPrivacy(), help="privacy")
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def job(self) -> "ModellingJob":

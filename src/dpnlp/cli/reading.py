@@ -10,19 +10,18 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.predict import Predict
 from dpnlp.cli.reading_job import ReadingJob, opened
 from dpnlp.cli.reading_settings import Data, Model, Questions, Scoring, Sentences, Texts
-from dpnlp.cli.sections import TextPrivacy, changed
+from dpnlp.cli.sections import changed
 from dpnlp.cli.start import data_of, located
-from dpnlp.cli.train import Train
+from dpnlp.cli.train import TrainTexts
 from dpnlp.cli.training import Scored, scored_on
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainReading(Train):
+class TrainReading(TrainTexts):
     """What reading tasks have in common."""
 
     data: Data
     model: Model = option(help="model")
-    privacy: TextPrivacy = option(TextPrivacy(), help="privacy")
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def job(self) -> ReadingJob:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpnlp.accounting.planning import Question
     from dpnlp.data.corpora import Corpus
     from dpnlp.training import Clipping, Optimizer, Plan
+    from dpnlp.training.contributions import Contribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,9 @@ class Privacy(ABC):
     clip_norm: float = option(1.0, help="C, the most that one record may move the sum over a lot")
     clipping: Literal["flat", "per-layer", "automatic"] = option("flat", help="How gradients are brought within C")
     sampling: Sampling = option(Sampling.POISSON, help="How lots are drawn")
+    bands: int = option(
+        1, help="For cyclic-poisson and cyclic: over how many steps noise is correlated, so that it cancels in part"
+    )
     adjacency: Adjacency | None = option(
         None, help="Which data sets are neighbours; by default the sampler's usual one"
     )
@@ -138,14 +142,15 @@ class Privacy(ABC):
     def question(self, records: int, learning: "Learning") -> "Question":
         """What is known of a run on so many records."""
 
-    def plan(self, records: int, learning: "Learning") -> "Plan":
-        """The plan for so many records."""
+    def plan(self, records: int, learning: "Learning", contribution: "Contribution | None" = None) -> "Plan":
+        """The plan for so many records, which contribute gradients unless told otherwise."""
         from dpnlp.training import Plan
+        from dpnlp.training.contributions import GRADIENTS
 
-        question = self.question(records, learning)
+        question, contribution = self.question(records, learning), contribution or GRADIENTS
         if not self.is_private:
-            return Plan.without_privacy(question.answer().schedule, question.unit)
-        plan, noise = Plan.of(question, self._clipping), self.noise_multiplier
+            return Plan.without_privacy(question.answer().schedule, question.unit, contribution)
+        plan, noise = Plan.of(question, self._clipping, contribution), self.noise_multiplier
         if noise is not None and (cost := plan.epsilon(plan.schedule.steps)) > self.epsilon:
             most = plan.within(self.epsilon).schedule.steps
             raise BadInput(
@@ -168,6 +173,7 @@ class Privacy(ABC):
             noise_multiplier=noise,
             epsilon=self.epsilon if noise is None else None,
             sampling=self.sampling,
+            bands=self.bands,
             adjacency=self.adjacency,
             accountant=self.accountant,
             unit=unit,
@@ -209,6 +215,7 @@ class Learning:
     decay: Literal["constant", "linear", "cosine", "inverse-sqrt"] = option(
         "linear", help="How the learning rate goes on after it has risen"
     )
+    momentum: float = option(0.0, help="Momentum of sgd")
     warmup: int = option(0, help="Steps over which the learning rate rises to its full height")
     weight_decay: float = option(0.0, help="How much the weights shrink, times the learning rate, at each step")
     smoothing: float = option(0.0, help="Label smoothing: how much of the probability goes to all tokens alike")
@@ -233,7 +240,65 @@ class Learning:
             Method(self.optimizer),
             Decay(self.decay),
             warmup_steps=self.warmup,
+            momentum=self.momentum,
             weight_decay=self.weight_decay,
+        )
+
+
+@dataclass(frozen=True)
+class Federated:
+    """Whether users contribute model updates instead of gradients."""
+
+    local_epochs: int = option(
+        0,
+        help="Federated averaging: a lot is a round, in which each user trains the model on its own examples, passing "
+        "over them so often, and contributes what that changes. 0 has DP-SGD instead. --learning is then the server's, "
+        "where sgd with a constant rate of 1 is plain averaging",
+    )
+    local_batch: int = option(16, help="Examples in a batch of a user's training")
+    local_rate: float = option(0.1, help="The learning rate of a user's training")
+    full_weight: float | None = option(
+        None, help="Users weigh their number of examples over this one, and 1 at most; by default 1 each"
+    )
+    estimator: Literal["fixed", "clipped"] = option(
+        "fixed",
+        help="What the sum of updates is divided by: the expected weight of a lot, or that of the lot itself where it "
+        "is more, which takes twice the noise",
+    )
+    total_weight: float | None = option(
+        None, help="What all users weigh together, from public knowledge; by default the number of users"
+    )
+    quantile: float | None = option(
+        None, help="Let the clip norm follow this quantile of the norms of updates, from --privacy.clip-norm on"
+    )
+    quantile_rate: float = option(0.2, help="How fast it follows")
+    count_noise: float | None = option(
+        None, help="Noise on the count of users within the clip norm; by default a twentieth of a lot"
+    )
+
+    def contribution(self, unit: str) -> "Contribution":
+        """What a record adds to the sum over a lot, where a record is one such unit."""
+        from dpnlp.federated import Averaging, Estimator, LocalSGD, Quantile, Weights
+        from dpnlp.training.contributions import GRADIENTS
+
+        if not self.local_epochs:
+            for item in fields(self):
+                if (value := getattr(self, item.name)) != item.default:
+                    raise BadInput(
+                        f"{item.name} = {value}: it is for federated averaging; give --federated.local-epochs, too."
+                    )
+            return GRADIENTS
+        if unit != Unit.USER:
+            raise BadInput(
+                f"local_epochs = {self.local_epochs}: federated averaging is for users, and the unit is one {unit}; "
+                "choose --privacy.unit user."
+            )
+        if self.quantile is None and (self.quantile_rate, self.count_noise) != (0.2, None):
+            raise BadInput("quantile is not given: the clip norm stays as it is, and nothing is counted; give one.")
+        return Averaging(
+            LocalSGD(self.local_rate, self.local_epochs, self.local_batch),
+            Weights(Estimator(self.estimator), self.full_weight, self.total_weight),
+            None if self.quantile is None else Quantile(self.quantile, self.quantile_rate, self.count_noise),
         )
 
 

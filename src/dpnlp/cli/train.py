@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
-from dpnlp.cli.sections import Learning, Privacy, Scoring
+from dpnlp.cli.sections import Federated, Learning, Privacy, Scoring, TextPrivacy
 from dpnlp.cli.tasks import task_of, verb_of
 from dpnlp.runs.folder import Run
 from dpnlp.runs.tables import label, scores
 
 if TYPE_CHECKING:
     from dpnlp.cli.training import Job
+    from dpnlp.training.contributions import Contribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,12 @@ class Train(ABC):
     @abstractmethod
     def job(self) -> "Job":
         """What is trained on what."""
+
+    def contribution(self) -> "Contribution":
+        """What a record adds to the sum over a lot."""
+        from dpnlp.training.contributions import GRADIENTS
+
+        return GRADIENTS
 
     def run(self) -> None:
         """Trains, and says on stdout what came out."""
@@ -69,6 +76,17 @@ class Train(ABC):
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag or the settings file names."""
         return verb_of("Train", task_of(arguments))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTexts(Train):
+    """What tasks of texts have in common: somebody wrote them, so that the unit may be a user."""
+
+    privacy: TextPrivacy = option(TextPrivacy(), help="privacy")
+    federated: Federated = option(Federated(), help="federated averaging")
+
+    def contribution(self) -> "Contribution":
+        return self.federated.contribution(self.privacy.unit)
 
 
 def _entry(run: Run) -> dict[str, Any]:

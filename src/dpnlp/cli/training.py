@@ -135,7 +135,7 @@ class Training:
         self.job = asked.job()
         owners = self.job.owners
         records = len(self.job.dataset) if owners is None else len(set(owners.tolist()))
-        self.plan = asked.privacy.plan(records, asked.learning)
+        self.plan = asked.privacy.plan(records, asked.learning, asked.contribution())
         for run in self.job.start.earlier:
             warn(f"{run.path} was made at ε = {figure(run.guarantee.epsilon)}, which is added to what this run costs.")
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
@@ -230,7 +230,9 @@ class Training:
         ledger = Ledger(chosen) if chosen else Ledger.beside(self.job.train.place)
         if not self.asked.privacy.is_private and not ledger.path.exists():
             return None
-        return Charge(ledger, f"dpnlp train {self.asked.name}", fingerprint(*texts, ledger=ledger))
+        mechanism = self.plan.guarantee(self._secret.kind).mechanism.name
+        by = "" if mechanism == "gaussian" else f" by {mechanism}"
+        return Charge(ledger, f"dpnlp train {self.asked.name}{by}", fingerprint(*texts, ledger=ledger))
 
     # Scores
 

@@ -11,7 +11,7 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.sections import TextPrivacy, changed
 from dpnlp.cli.start import Start, data_of, located
-from dpnlp.cli.train import Train
+from dpnlp.cli.train import TrainTexts
 from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
 from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts, Writing
 from dpnlp.runs.folder import Run
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTranslation(Train):
+class TrainTranslation(TrainTexts):
     """Train a model on private texts; what is described here is translation, and --task names other things to learn.
     It starts from a pre-trained model, from an earlier run, or from scratch, and is private unless --privacy.epsilon is
     inf. What it leaves is in runs/NAME: the model, the guarantee, scores, translations of the held-out texts and
@@ -44,7 +44,6 @@ class TrainTranslation(Train):
     )
     data: Data = option(Data(), help="texts")
     model: Model = option(help="model")
-    privacy: TextPrivacy = option(TextPrivacy(), help="privacy")
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def job(self) -> "TranslationJob":

@@ -99,12 +99,34 @@ def clipped_sum(
         for name, gradient in own.items():
             books[name].enter(Kind.DIRECT, None, gradient)
 
+    real = jnp.any(weights.reshape(records, -1) > 0, axis=1)
+    return Clipped(*_summed(books, real.astype(jnp.float32), clipping)[:2], losses)
+
+
+class Summed(NamedTuple):
+    """The sum over the records of clipped vectors, in float32, and what clipping saw of each record."""
+
+    total: Parameters
+    norms: Array  # [records], before clipping; not finite where a vector was not, which then counts as zero
+    whole: Array  # [records], whether a record's vector was left as it was
+
+
+def clipped_total(own: Parameters, shares: Array, clipping: Clipping) -> Summed:
+    """Σ_r w_r c_r v_r over records whose vectors v_r are at hand: `own` is [records, *shape], `shares` are the w_r."""
+    books = {name: _Book(value.shape[0], value.shape[1:]) for name, value in own.items()}
+    for name, value in own.items():
+        books[name].enter(Kind.DIRECT, None, value)
+    return _summed(books, shares, clipping)
+
+
+def _summed(books: Mapping[str, "_Book"], shares: Array, clipping: Clipping) -> Summed:
     whole = _size(books.values())
-    sound = jnp.isfinite(whole.bound)
-    counted = sound & jnp.any(weights.reshape(records, -1) > 0, axis=1)
-    factors = {name: jnp.where(counted, factor, 0.0) for name, factor in clipping.factors(books, whole).items()}
-    gradients = {name: book.weighted_sum(factors[name]) for name, book in books.items()}
-    return Clipped(gradients, whole.norm, losses)
+    sound, factors = jnp.isfinite(whole.bound), clipping.factors(books, whole)
+    counted = sound & (shares > 0)
+    weighted = {name: jnp.where(counted, shares * factor, 0.0) for name, factor in factors.items()}
+    total = {name: book.weighted_sum(weighted[name]) for name, book in books.items()}
+    uncut = jnp.all(jnp.stack([factor >= 1 for factor in factors.values()]), axis=0)
+    return Summed(total, whole.norm, sound & uncut)
 
 
 class _PlannedUse(NamedTuple):

@@ -178,7 +178,7 @@ def train(
         sums, dropout_key = step.empty(state.parameters), record.secret.key("dropout", done)
         for batch in prepared:
             if batch is not None:
-                sums = step.add(sums, state.parameters, dropout_key, batch.examples, batch.per_record)
+                sums = step.add(sums, state.parameters, dropout_key, batch.examples, batch.per_record, state.carried)
                 waiting.append(sums.seen.records)
                 if len(waiting) > AHEAD:
                     waiting.popleft().block_until_ready()

@@ -14,6 +14,7 @@ from dpnlp.checks import BadInput
 from dpnlp.events import Event
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Unit, round_up
 from dpnlp.training.clipping import Clipping
+from dpnlp.training.contributions import GRADIENTS, Contribution
 from dpnlp.training.noise import Banded, Independent
 
 MILESTONES = 100
@@ -36,6 +37,7 @@ class Plan:
     accountant: Accountant = Accountant.PLD
     unit: Unit = Unit.EXAMPLE
     target: float | None = None  # the ε that noise, steps or lot size were chosen for
+    contribution: Contribution = GRADIENTS  # what a record adds to the sum over a lot
 
     def __post_init__(self) -> None:
         checks.non_negative("noise_multiplier", self.noise_multiplier)
@@ -46,9 +48,10 @@ class Plan:
                 f"clip_norm = inf: noise of {self.noise_multiplier} clip norms needs a finite one; give one, or no "
                 "noise for a run without privacy."
             )
+        self.contribution.check(self)
 
     @classmethod
-    def of(cls, question: Question, clipping: Clipping) -> "Plan":
+    def of(cls, question: Question, clipping: Clipping, contribution: Contribution = GRADIENTS) -> "Plan":
         """The answer to a question that leaves one of ε, noise, steps and lot size open."""
         answer: planning.Plan = question.answer()
         return cls(
@@ -60,12 +63,16 @@ class Plan:
             question.accountant,
             question.unit,
             question.epsilon,
+            contribution,
         )
 
     @classmethod
-    def without_privacy(cls, schedule: Schedule, unit: Unit = Unit.EXAMPLE) -> "Plan":
+    def without_privacy(
+        cls, schedule: Schedule, unit: Unit = Unit.EXAMPLE, contribution: Contribution = GRADIENTS
+    ) -> "Plan":
         """Ordinary training: no clipping and no noise."""
-        return cls(schedule, Clipping(math.inf), 0.0, 1e-6, schedule.sampling.adjacencies[0], unit=unit)
+        adjacency = schedule.sampling.adjacencies[0]
+        return cls(schedule, Clipping(math.inf), 0.0, 1e-6, adjacency, unit=unit, contribution=contribution)
 
     def within(self, epsilon: float) -> "Plan":
         """The same plan, ended before it would cost more than ε. It has to be settled before the run, not during it."""
@@ -120,9 +127,10 @@ class Plan:
 
     @cached_property
     def _guarantee(self) -> Guarantee:
-        return accountant.guarantee(
+        found = accountant.guarantee(
             self.schedule, self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit, self.target
         )
+        return replace(found, mechanism=self.contribution.term(found.mechanism))
 
     def to_json(self) -> dict[str, Any]:
         """All of its fields, for a checkpoint to be compared with."""

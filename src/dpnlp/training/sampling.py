@@ -32,11 +32,11 @@ class Lots:
         self._secret = secret
         self._epoch = -1
         self._order: Numbers = np.empty(0, np.int32)
-        if schedule.sampling is Sampling.CYCLIC_POISSON:
+        if schedule.sampling in (Sampling.CYCLIC_POISSON, Sampling.CYCLIC):
             # A random order, cut into groups of multinomial sizes: every record is in each of them with the same
             # probability, independently of the others.
             generator = secret.generator("groups")
-            sizes = generator.multinomial(schedule.records, np.full(schedule.bands, 1 / schedule.bands))
+            sizes = generator.multinomial(schedule.records, np.full(schedule.groups, 1 / schedule.groups))
             self._groups = np.split(_shuffled(schedule.records, generator), np.cumsum(sizes)[:-1])
 
     def draw(self, step: int) -> Integers:
@@ -62,6 +62,8 @@ class Lots:
                 group: Numbers = self._groups[step % plan.bands]
                 rate = plan.bands * plan.lot_size / plan.records
                 return group[_poisson(len(group), rate, generator)]
+            case Sampling.CYCLIC:
+                return self._groups[step % plan.groups]
 
     def _permutation(self, epoch: int) -> Numbers:
         """The order of the records in an epoch; only one is kept at a time."""
