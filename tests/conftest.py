@@ -1,6 +1,7 @@
 """What holds for all tests: how JAX is set up, and that property-based tests draw the same examples everywhere."""
 
 import os
+import sys
 from pathlib import Path
 
 # Compiling dominates these tests: little optimization, no emitters for fusions, without which it takes a third of the
@@ -14,7 +15,15 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("dpnlp", deadline=None, derandomize=True)
 settings.load_profile("dpnlp")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _torch_begins_anew():
+    """Models of transformers have the same first weights whichever tests ran before those of a file."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(1)
