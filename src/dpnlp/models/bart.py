@@ -16,7 +16,7 @@ from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.models.attention import Attention, Kept, Seen, real, scaled
-from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, LayerNorm, Linear, small_table
+from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, LayerNorm, Linear, refuse_longer, small_table
 from dpnlp.models.seq2seq import Memory, Past, Seq2Seq, Sight
 from dpnlp.models.writer import OutputLayer
 
@@ -95,14 +95,14 @@ class BART(Seq2Seq):
         self.dropout = Dropout(config.dropout)
 
     def encode(self, ids: Array, mask: Array) -> Array:  # [batch, source] -> [batch, source, width]
-        self._fits(ids.shape[1])
+        refuse_longer(ids.shape[1], self.config.positions)
         x = self._enter(self.tokens, self.encoder_entrance, ids, jnp.arange(ids.shape[1]))
         for layer in self.encoder:
             x = layer(x, real(mask))
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def embed(self, ids: Array, positions: Array) -> Array:  # [batch, target] -> [batch, target, width]
-        self._fits(ids.shape[1])
+        refuse_longer(ids.shape[1], self.config.positions)
         return self._enter(self._decoder_tokens, self.decoder_entrance, ids, positions)
 
     def bias(self, positions: Array, keys: int, batch: int) -> None:
@@ -116,7 +116,7 @@ class BART(Seq2Seq):
         return OutputLayer(self._decoder_tokens if self.head is None else self.head, bias=bias)
 
     def empty(self, memory: Memory, beams: int, length: int) -> Past:
-        self._fits(length)
+        refuse_longer(length, self.config.positions)
         return super().empty(memory, beams, length)
 
     @property
@@ -128,13 +128,6 @@ class BART(Seq2Seq):
         if self.config.scaled:
             x = x * math.sqrt(self.config.width)
         return self.dropout(entrance(x, ids, positions))
-
-    def _fits(self, length: int) -> None:
-        if length > self.config.positions:
-            raise BadInput(
-                f"A text of {length} tokens: this model has positions for at most {self.config.positions}; "
-                "lower the maximum length of inputs and outputs."
-            )
 
 
 class EncoderLayer(nnx.Module):

@@ -13,7 +13,7 @@ from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.models.attention import Attention, real, scaled
-from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, LayerNorm, Linear
+from dpnlp.models.layers import ACTIVATIONS, Dropout, Embedding, LayerNorm, Linear, refuse_longer
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,7 @@ class BERT(nnx.Module):
         return jnp.tanh(self.pooler(states[:, 0]))
 
     def embed(self, ids: Array, types: Array | None = None) -> Array:  # [batch, length] -> [batch, length, width]
-        if ids.shape[1] > self.config.positions:
-            raise BadInput(
-                f"A text of {ids.shape[1]} tokens: this model has positions for at most {self.config.positions}; "
-                "lower the maximum length of texts."
-            )
+        refuse_longer(ids.shape[1], self.config.positions)
         x = self.tokens(ids, self.dtype) + self.positions(self._rows(ids), self.dtype)
         if self.types is not None:
             x = x + self.types(jnp.zeros_like(ids) if types is None else types, self.dtype)

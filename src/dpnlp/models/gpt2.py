@@ -15,7 +15,7 @@ from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
 from dpnlp.models.attention import Attention, Kept, KeysValues, Seen, past, real, scaled
 from dpnlp.models.language import LanguageModel, parted
-from dpnlp.models.layers import ACTIVATIONS, Dropout, LayerNorm, Linear, small_table
+from dpnlp.models.layers import ACTIVATIONS, Dropout, LayerNorm, Linear, refuse_longer, small_table
 from dpnlp.models.seq2seq import Past
 from dpnlp.models.writer import OutputLayer
 
@@ -90,7 +90,7 @@ class GPT2(LanguageModel):
         return Prompt(tuple(map(Kept.of, seen)), before), last
 
     def empty(self, memory: Prompt, beams: int, length: int) -> Past:
-        self._fits(length)
+        refuse_longer(length, self.config.positions)
         batch, heads, _, width = memory.layers[0].keys.shape
         blank = jnp.zeros((batch, heads, length * beams, width), self.dtype)
         return Past((Kept(blank, blank),) * len(self.layers), jnp.zeros((batch, beams, length), jnp.int32))
@@ -111,13 +111,13 @@ class GPT2(LanguageModel):
         return self.norm(x), before._replace(layers=tuple(after))
 
     def longest_input(self, new: int) -> int:
-        self._fits(new + 1)  # A prompt has at least one token.
+        refuse_longer(new + 1, self.config.positions)  # A prompt has at least one token.
         return int(self.config.positions) - new
 
     def _read(self, ids: Array, mask: Array) -> tuple[Array, list[KeysValues]]:
         """The states after all tokens, and what each layer sees of them."""
         length = ids.shape[1]
-        self._fits(length)
+        refuse_longer(length, self.config.positions)
         x = self._embedded(ids, jnp.maximum(jnp.cumsum(mask > 0, axis=1) - 1, 0))
         sight = past(jnp.arange(length), length) & real(mask)
         seen = []
@@ -129,13 +129,6 @@ class GPT2(LanguageModel):
 
     def _embedded(self, ids: Array, positions: Array) -> Array:  # [batch, length] each -> [batch, length, width]
         return self.dropout(self.tokens(ids, self.dtype) + self.positions(positions, self.dtype))
-
-    def _fits(self, length: int) -> None:
-        if length > self.config.positions:
-            raise BadInput(
-                f"A text of {length} tokens: this model has positions for at most {self.config.positions}; "
-                "lower the maximum length."
-            )
 
 
 class Layer(nnx.Module):

@@ -91,6 +91,14 @@ def small_table(rows: int, width: int, *, rngs: nnx.Rngs) -> Embedding:
     return embedding
 
 
+def refuse_longer(length: int, positions: int) -> None:
+    """Refuses a text that a model has too few positions for; a lookup beyond a table would go unnoticed."""
+    if length > positions:
+        raise BadInput(
+            f"A text of {length} tokens: this model has positions for at most {positions}; lower the maximum length."
+        )
+
+
 class PositionBuckets(nnx.Module):
     """T5's relative positions: a number for each head and each bucket of distances, added to the attention scores."""
 
