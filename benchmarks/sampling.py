@@ -48,14 +48,22 @@ def plan(way: str, lot: int) -> Plan:
 
 
 def texts(preset: Preset, longest: int) -> Arrays:
-    """Random texts, or pairs of them, with 1 to `longest` tokens, most of them of less than a third of that."""
+    """Random texts, or pairs of them, with 1 to `longest` tokens, most of them of less than a third of that.
+
+    Where layers are frozen, a text is what they made of it, for they run once before training (`tasks.features`).
+    """
     rng = np.random.default_rng(0)
     lengths = np.minimum(1 + rng.geometric(3.2 / longest, RECORDS), longest)
     shape = (RECORDS, longest)
     mask = np.arange(longest) < lengths[:, None]
     ids, targets = (rng.integers(2, preset.vocabulary, shape, np.int32) for _ in range(2))
     if preset.family == "bert":
-        return Arrays({"ids": ids, "mask": mask, "label": rng.integers(0, 2, RECORDS, np.int32)}, lengths)
+        labels, reader = rng.integers(0, 2, RECORDS, np.int32), networks.reader(preset)
+        if not reader.frozen_layers:
+            return Arrays({"ids": ids, "mask": mask, "label": labels}, lengths)
+        states = np.zeros((*shape, preset.width), reader.encoder.dtype)
+        states[:] = rng.normal(size=states.shape[1:])
+        return Arrays({"states": states, "mask": mask, "label": labels}, lengths)
     return Arrays(networks.pairs(ids, mask, targets, mask), lengths)
 
 

@@ -1,15 +1,13 @@
 """Ways to rewrite texts, side by side: the table and the picture of docs/papers.md.
 
-    dpnlp sweep configs/rewriting/methods-grid.yaml --at-once 12
-    dpnlp sweep configs/rewriting/private-labels-grid.yaml --at-once 12
-    python examples/rewriting_methods.py runs/methods-grid runs/private-labels-grid --picture rewriting.png
+    for grid in methods pr-plus private-labels pr-plus-private-labels; do
+      dpnlp sweep configs/rewriting/$grid-grid.yaml --at-once 12; done
+    python examples/rewriting_methods.py runs/*-grid --picture rewriting.png
 
-All runs in these folders are read, those of one method, ε and way with labels being seeds. DP-BART-PR+ is trained for
-one ε: of those there are, the one that was trained for the nearest ε speaks for it.
+All runs in these folders are read, those of one method, ε and way with labels being seeds.
 """
 
 import argparse
-import math
 from collections import defaultdict
 from pathlib import Path
 
@@ -25,22 +23,16 @@ METHODS = {
     "dp-bart-pr": "DP-BART-PR",
     "dp-bart-clv": "DP-BART-CLV",
     "adept": "ADePT",
+    "sampling": "Sampling with clipped logits",
+    "words": "Word by word: its ε is for one word",
 }
-SCORE, PLUS = "macro_f1", "dp-bart-pr-plus-"
+SCORE = "macro_f1"
 SIDES = {False: "labels in clear", True: "labels by randomized response"}
 
 
 def method(run: Run) -> str:
-    """The rewriter of a run, by the name of its folder."""
-    found = Path(run.config["rewriter"]).name
-    return PLUS.rstrip("-") if found.startswith(PLUS) else found
-
-
-def detour(run: Run) -> float:
-    """How far, as a ratio, the ε of a run is from what its rewriter was trained for."""
-    found = Path(run.config["rewriter"]).name
-    trained = float(found.removeprefix(PLUS)) if found.startswith(PLUS) else 0.0
-    return abs(math.log(run.guarantee.epsilon / trained)) if trained else 0.0
+    """The rewriter of a run, by the name of its folder without the ε that it was trained for."""
+    return Path(run.config["rewriter"]).name.rstrip("-0123456789")
 
 
 def rows(runs: list[Run]) -> list[Row]:
@@ -48,12 +40,10 @@ def rows(runs: list[Run]) -> list[Row]:
     by_epsilon: dict[float, list[Run]] = defaultdict(list)
     for run in runs:
         by_epsilon[round(run.guarantee.epsilon, 6)].append(run)
-    made = []
-    for epsilon, its in sorted(by_epsilon.items()):
-        least = min(map(detour, its))
-        chosen = tuple(run for run in its if detour(run) == least)
-        made.append(Row({}, epsilon, {SCORE: Spread.of([scores(run)[0].after[SCORE] for run in chosen])}, chosen))
-    return made
+    return [
+        Row({}, epsilon, {SCORE: Spread.of([scores(run)[0].after[SCORE] for run in its])}, tuple(its))
+        for epsilon, its in sorted(by_epsilon.items())
+    ]
 
 
 def main() -> None:
