@@ -51,7 +51,9 @@ class Page(HTMLParser):
 
 
 def audited(run, text="4 7 1 9"):
-    run.write_audit({"secrets": [{"text": text, "exposure": 10.5, "rank": 3, "candidates": 4096}], "note": "planted"})
+    run.add_audit(
+        "secrets", {"secrets": [{"text": text, "exposure": 10.5, "rank": 3, "candidates": 4096}], "note": "planted"}
+    )
     return run
 
 
@@ -194,7 +196,7 @@ def test_the_events_are_shown_as_they_are_recorded(tmp_path):
 @pytest.mark.parametrize("exposure", [-1.0, 0.0, 40.0])
 def test_a_bar_stays_within_its_frame(tmp_path, exposure):
     run = fake(tmp_path / "a")
-    run.write_audit({"secrets": [{"text": "x", "exposure": exposure, "rank": 1, "candidates": 1}]})
+    run.add_audit("secrets", {"secrets": [{"text": "x", "exposure": exposure, "rank": 1, "candidates": 1}]})
     widths = [float(width) for width in re.findall(r"width: ([\d.-]+)%", page_of_run(run))]
     assert all(0 <= width <= 100 for width in widths)
 
