@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +57,28 @@ def tokenized(
     `prefix` goes before each source; for the rest see `encoded`.
     """
 
-    def sides(batch: list[Pair]) -> Numbers:
-        settings: dict[str, Any] = {"longest": longest, "languages": languages}
-        return {
-            "ids": encoded([prefix + pair.source for pair in batch], tokenizer, **settings),
-            "targets": encoded([pair.target for pair in batch], tokenizer, **settings, target=True),
-        }
-
-    refuse_endless(tokenizer, sides([Pair("", "", None)])["targets"][0])
-    pad = tokenizer.pad_token_id or 0
-    columns = Column("ids", pad, "mask"), Column("targets", pad, "target_mask")
+    numbers = partial(sides, tokenizer=tokenizer, longest=longest, prefix=prefix, languages=languages)
+    refuse_endless(tokenizer, numbers([Pair("", "", None)])["targets"][0])
     made_by = state(tokenizer), prefix, languages, longest
-    return kept(pairs, columns, sides, made_by, cache=cache, largest=max(tokenizer.get_vocab().values()))
+    largest = max(tokenizer.get_vocab().values())
+    return kept(pairs, columns(tokenizer), numbers, made_by, cache=cache, largest=largest)
+
+
+def sides(
+    pairs: Sequence[Pair], tokenizer: Any, *, longest: int, prefix: str = "", languages: tuple[str, str] | None = None
+) -> Numbers:
+    """The tokens of the sources and of the targets of some pairs."""
+    settings: dict[str, Any] = {"longest": longest, "languages": languages}
+    return {
+        "ids": encoded([prefix + pair.source for pair in pairs], tokenizer, **settings),
+        "targets": encoded([pair.target for pair in pairs], tokenizer, **settings, target=True),
+    }
+
+
+def columns(tokenizer: Any) -> tuple[Column, Column]:
+    """What a pair is: the tokens of its source and those of its target."""
+    pad = tokenizer.pad_token_id or 0
+    return Column("ids", pad, "mask"), Column("targets", pad, "target_mask")
 
 
 def refuse_endless(tokenizer: Any, blank: Sequence[int]) -> None:

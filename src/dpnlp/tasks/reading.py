@@ -80,6 +80,10 @@ class Reading(ABC, Generic[R]):
         largest = max(self.tokenizer.get_vocab().values())
         return kept(records, self.columns, self.numbers, made_by, cache=cache, largest=largest)
 
+    def examples(self, records: Sequence[R]) -> Examples:
+        """Some records as a loss takes them, in memory alone."""
+        return Examples.of(self.columns, self.numbers(records))
+
     @property
     def _decisive(self) -> tuple[Any, ...]:
         """What else decides about the numbers of a record."""

@@ -14,7 +14,7 @@ from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Examples, Ragged
 from dpnlp.data.pairs import Pair, Pairs
-from dpnlp.data.tokens import encoded, tokenized
+from dpnlp.data.tokens import columns, encoded, sides, tokenized
 from dpnlp.metrics.bleu import bleu, chrf
 from dpnlp.metrics.score import Score
 from dpnlp.models import cross_entropy
@@ -77,6 +77,11 @@ class Translation:
             languages=self.languages,
             cache=cache,
         )
+
+    def examples(self, pairs: Sequence[Pair]) -> Examples:
+        """Some pairs as a loss takes them, in memory alone."""
+        settings: dict[str, Any] = {"longest": self.longest, "prefix": self.prefix, "languages": self.languages}
+        return Examples.of(columns(self._tokenizer), sides(pairs, self._tokenizer, **settings))
 
     def loss(self, model: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:  # [batch]
         """The cross-entropy of each target, as the mean over its own tokens (law 4)."""
