@@ -259,8 +259,8 @@ def _of_shadows(bound: float, delta: float, claimed: "Guarantee") -> str:
     verdict = "breaks the promise" if _breaks(bound, claimed) else "does not break the promise"
     return (
         "Each shadow run drew its records by fair coins, so that attacks on them test the promise itself: training "
-        f"with these settings has ε ≥ {bound:.2f} at δ = {delta:g}, with {100 * SURE:g} % confidence. That {verdict} of "
-        f"ε = {figure(claimed.epsilon)}."
+        f"with these settings has ε ≥ {bound:.2f} at δ = {delta:g}, with {100 * SURE:g} % confidence. That {verdict} "
+        f"of ε = {figure(claimed.epsilon)}."
     )
 
 
