@@ -286,5 +286,5 @@ def _print(run: "Run", found: Mapping[str, Finding]) -> None:
     print_facts(f"Audit of {run.name}", facts)
     for attack, finding in found.items():
         shown = SHOWN[attack](finding)
-        print_table(f"{shown.title} {shown.lead}", shown.heads, shown.rows, " ".join(shown.notes))
+        print_table(shown.title, shown.heads, shown.rows, " ".join([shown.lead, *shown.notes]))
     print(NOT_COVERED_BY)
