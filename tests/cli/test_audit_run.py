@@ -364,7 +364,7 @@ def test_words_are_printed_where_no_json_is_asked_for(dpnlp, runs):
         "nothing",
         "Who was trained on?",
         "What comes out of it?",
-        "The model is given the first 4 words",
+        "The model is given the first 4 words, and what it writes",
         "four words in a row, unprompted",
         "only the guarantee speaks of all attacks",
         NOT_COVERED_BY,

@@ -138,10 +138,14 @@ class Extraction:
         return float(fisher_exact(counts, alternative="greater").pvalue)
 
     @property
+    def _right(self) -> NDArray[np.bool_]:
+        """Which candidates are training texts, written out whole."""
+        return np.array([one.whole for one in self.members] + [False] * len(self.others))
+
+    @property
     def precision(self) -> float:
         """The share of suspected candidates that are training texts, written out whole."""
-        right = np.array([one.whole for one in self.members] + [False] * len(self.others))
-        return float(right[suspected(self.ranks)].mean())
+        return float(self._right[suspected(self.ranks)].mean())
 
     def statement(self) -> str:
         """What was found, and how much it says."""
@@ -151,7 +155,8 @@ class Extraction:
             f"word by word, and {guessing.whole:,} of {guessing.texts:,} that it was not trained on; if both were as "
             f"likely, there would be so many more with probability {self.chance:.2g}. Of the words, "
             f"{memory.verbatim_share:.1%} come out in a row, and {guessing.verbatim_share:.1%} of the others. Of the "
-            f"tenth of all candidates that an attacker would suspect first, {self.precision:.1%} are training texts. "
+            f"tenth of all candidates that an attacker would suspect first, {self.precision:.1%} are training texts that "
+            f"came out, and of all of them {self._right.mean():.1%}. "
             "What these prompts do not draw out, others may: only the guarantee speaks of all attacks."
         )
 

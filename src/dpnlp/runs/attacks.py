@@ -108,7 +108,7 @@ def _extraction(found: Finding) -> Shown:
         rows.append(["four words in a row, unprompted", *(_percent(own[f"overlap{of}"]) for of in ("", "_of_others"))])
     return Shown(
         "What comes out of it?",
-        f"The model is given {found['given']}, and goes on by itself.",
+        f"The model is given {found['given']}, and what it writes is compared with the text, word by word.",
         ["what it writes", "of training texts", "of other texts"],
         rows,
         [found["statement"], *([own["statement"]] if own else [])],
