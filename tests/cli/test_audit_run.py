@@ -169,6 +169,16 @@ def test_inversion_finds_a_text_that_each_label_is_believed_of(audit):
     assert "covered by the guarantee" in found["notes"][0]
 
 
+def test_what_is_covered_by_the_guarantee_does_not_say_otherwise(home, dpnlp, runs):
+    run = runs("classification-still")
+    shutil.rmtree(run / "not-covered", ignore_errors=True)
+    code, out, _ = dpnlp("audit runs/classification-still --attacks inversion --length 2")
+    assert code == 0
+    assert NOT_COVERED_BY not in out
+    assert "report.html" in out
+    assert not (run / "not-covered").exists()
+
+
 def test_shadow_runs_tell_members_by_the_likelihood_ratio(audit):
     found = audit("classification-by-heart", "--attacks membership --shadows 4")
     ratio = attacks(found)["likelihood ratio of 4 shadow runs"]

@@ -155,9 +155,9 @@ class Extraction:
             f"word by word, and {guessing.whole:,} of {guessing.texts:,} that it was not trained on; if both were as "
             f"likely, there would be so many more with probability {self.chance:.2g}. Of the words, "
             f"{memory.verbatim_share:.1%} come out in a row, and {guessing.verbatim_share:.1%} of the others. Of the "
-            f"tenth of all candidates that an attacker would suspect first, {self.precision:.1%} are training texts that "
-            f"came out, and of all of them {self._right.mean():.1%}. "
-            "What these prompts do not draw out, others may: only the guarantee speaks of all attacks."
+            f"tenth of all candidates that an attacker would suspect first, {self.precision:.1%} are training texts "
+            f"that came out, and of all of them {self._right.mean():.1%}. What these prompts do not draw out, others "
+            "may: only the guarantee speaks of all attacks."
         )
 
     def to_json(self, texts: bool = False) -> dict[str, Any]:

@@ -99,12 +99,13 @@ class AuditRun:
         for attack in chosen:
             found[attack] = getattr(self, f"_{attack}")(target)
             run.add_audit(attack, found[attack])
-        run.write_audit_report(page_of_audit(run))
+        if _looked(found) or run.audit_report.exists():
+            run.write_audit_report(page_of_audit(run))
         if any(ATTACKS[attack] for attack in chosen):
             run.write_report(page_of_run(run))
         if self.json:
-            promised = {"run": str(run.path), "signature": run.guarantee.signature(), "not_covered": NOT_COVERED_BY}
-            print_json(promised | found)
+            about = {"run": str(run.path), "signature": run.guarantee.signature()}
+            print_json(about | ({"not_covered": NOT_COVERED_BY} if _looked(found) else {}) | found)
         else:
             _print(run, found)
         return VIOLATED if found.get("membership", {}).get("violated") else 0
@@ -277,14 +278,23 @@ def _busy(what: str) -> Iterator[None]:
         yield
 
 
+def _looked(found: Mapping[str, Finding]) -> bool:
+    """Whether one of the attacks has looked at the training set."""
+    return not all(ATTACKS[attack] for attack in found)
+
+
 def _print(run: "Run", found: Mapping[str, Finding]) -> None:
     from dpnlp.runs.attacks import SHOWN
 
     promised = run.guarantee
     claim = f"ε = {figure(promised.epsilon)} at δ = {promised.delta:g} for one {promised.unit}"
-    facts = {"promised": claim if promised.is_private else "nothing", "page": str(run.audit_report)}
+    uncovered = _looked(found)
+    page = run.audit_report if uncovered else run.report
+    facts = {"promised": claim if promised.is_private else "nothing", "page": str(page)}
     print_facts(f"Audit of {run.name}", facts)
     for attack, finding in found.items():
         shown = SHOWN[attack](finding)
-        print_table(shown.title, shown.heads, shown.rows, " ".join([shown.lead, *shown.notes]))
-    print(NOT_COVERED_BY)
+        said = " ".join([shown.lead, *shown.notes])
+        print_table(shown.title, shown.heads, shown.rows, said, shown.figures_from)
+    if uncovered:
+        print(NOT_COVERED_BY)

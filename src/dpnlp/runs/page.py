@@ -55,7 +55,9 @@ def page_of_audit(run: Run) -> str:
         f"Audit of {run.name}",
         _header("Audit of a run", run.name, _about(run)),
         div(element("strong", "Not to be published. "), NOT_COVERED_BY, class_="banner caution", role="alert"),
-        paragraph(said, " ", element("a", "Its report", href=f"../{run.report.name}"), " may be published."),
+        section(
+            paragraph(said, " What it reached is in ", element("a", "its report", href=f"../{run.report.name}"), ".")
+        ),
         exposed(run),
         attacked(run),
     )
