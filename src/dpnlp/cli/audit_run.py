@@ -33,6 +33,10 @@ SURE = 0.999
 _DELTA = 1e-5
 """At which ε is spoken of where a run promises nothing."""
 
+_NOT_DRAWN = (
+    "Who was trained on in this run was not drawn at random: members may differ from the others in more than that, and "
+    "nothing follows for its ε."
+)
 _PROVES_NOTHING = (
     "An attack that fails proves nothing: a stronger one, or the same on other records, may succeed. Only the "
     "guarantee speaks of all attacks."
@@ -151,7 +155,7 @@ class AuditRun:
             "attacks": [attack.to_json(delta) for attack in attacks],
             "promised": [promised.detection(level) for level in LEVELS] if promised.is_private else [],
             "violated": violated,
-            "notes": [*notes, _PROVES_NOTHING],
+            "notes": [*notes, _NOT_DRAWN, _PROVES_NOTHING],
         }
 
     def _shadow_runs(self, target: "Attacked", drawn: "Units[Any]") -> "Shadows":
@@ -256,12 +260,12 @@ def _breaks(bound: float, claimed: "Guarantee") -> bool:
 
 
 def _of_shadows(bound: float, delta: float, claimed: "Guarantee") -> str:
-    """What the coins of shadow runs say of the promise."""
-    verdict = "breaks the promise" if _breaks(bound, claimed) else "does not break the promise"
+    """What the coins of shadow runs say of the promise, where there is one."""
+    breaks = "breaks" if _breaks(bound, claimed) else "does not break"
+    verdict = f" That {breaks} the promise of ε = {figure(claimed.epsilon)}." if claimed.is_private else ""
     return (
-        "Each shadow run drew its records by fair coins, so that attacks on them test the promise itself: training "
-        f"with these settings has ε ≥ {bound:.2f} at δ = {delta:g}, with {100 * SURE:g} % confidence. That {verdict} "
-        f"of ε = {figure(claimed.epsilon)}."
+        "Each shadow run drew its records by fair coins, so that attacks on them test a promise: training with these "
+        f"settings has ε ≥ {bound:.2f} at δ = {delta:g}, with {100 * SURE:g} % confidence.{verdict}"
     )
 
 
