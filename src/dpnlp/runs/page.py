@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.guarantee import Guarantee, NoiseSource, Trust
-from dpnlp.runs.attacks import attacked
+from dpnlp.runs.attacks import attacked, refuted
 from dpnlp.runs.classes import classes
 from dpnlp.runs.folder import Run
 from dpnlp.runs.markup import Html, box, div, element, paragraph, section, table
@@ -27,6 +27,7 @@ def page_of_run(run: Run, samples: int = 8) -> str:
     return _page(
         run.name,
         _header("Report of a run", run.name, _about(run)),
+        refuted(run),
         _banner(run.guarantee),
         _headline(run.guarantee),
         _statement(run.guarantee),

@@ -111,6 +111,14 @@ class Modelling:
             made = self._packed(texts.ragged["ids"], np.asarray(owners), self.tokens_per_owner)
         return made.examples(owned=owners is not None)
 
+    def examples(self, texts: Sequence[Text]) -> Examples:
+        """A few texts as the engine takes them, a row for each, kept nowhere."""
+        return self.rows(Examples.of(COLUMNS, self._numbers(texts)), None)
+
+    def made_up(self, words: Sequence[str], choices: Sequence[int]) -> Text:
+        """Nobody's text: the words."""
+        return Text(" ".join(words), None)
+
     def loss(self, model: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:  # [batch]
         """The cross-entropy of each row, as the mean over its own tokens (law 4)."""
         states, targets, real = _followed(cast(LanguageModel, model), batch["ids"], batch["mask"])
