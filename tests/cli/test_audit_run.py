@@ -348,12 +348,27 @@ def test_the_unit_of_the_promise_is_what_is_attacked(home, dpnlp):
     assert (found["unit"], found["members"], found["others"]) == ("user", COUNT // 2, COUNT // 2)
 
 
+def test_a_run_with_canaries_is_attacked_without_them(home, dpnlp):
+    code, _, err = dpnlp(command("translation", "canaries", f"{STILL} --audit.canaries 12"))
+    assert code == 0, err
+    code, out, err = dpnlp("audit runs/canaries --attacks membership --json")
+    assert code == 0, err
+    assert json.loads(out)["membership"]["members"] == COUNT
+    run = Run(home / "runs" / "canaries")
+    assert list(run.audit()) == ["canaries"]
+    assert "Canaries" in (run.path / "not-covered" / "audit.html").read_text()
+
+
 def test_other_records_may_be_named_and_members_among_them_do_not_count(home, dpnlp, runs):
     runs("translation-still")
     mixed = records("translation", COUNT, 1)[:20] + records("translation", 15, 3)
     translators.write_pairs(home / "mixed.jsonl", mixed)
     code, out, _ = dpnlp("audit runs/translation-still --attacks membership --others mixed.jsonl --json")
     assert (code, json.loads(out)["membership"]["members"]) == (0, 15)
+    (home / "translation-test.jsonl").rename(home / "elsewhere.jsonl")
+    code, out, _ = dpnlp("audit runs/translation-still --attacks membership --others mixed.jsonl --json")
+    (home / "elsewhere.jsonl").rename(home / "translation-test.jsonl")
+    assert (code, json.loads(out)["membership"]["members"]) == (0, 15)  # Its own test data are not needed then.
     code, _, err = dpnlp("audit runs/translation-still --others translation.jsonl")
     assert code == 2
     assert "the training set has 30, and 0 others are not in it; give more by --others" in err

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dpnlp.audit.membership import Scores
     from dpnlp.cli.train import TrainTexts
     from dpnlp.data.cache import Examples
-    from dpnlp.training.dataset import Dataset
 
 
 class Attacked(ABC):
@@ -69,8 +68,9 @@ class Attacked(ABC):
 
     def _records(self, others: Sequence[str]) -> tuple[list[Any], list[Any]]:
         data = self.asked.data
+        own = replace(data, validation=(), test=()) if others and data.corpus is None else data
         try:
-            splits = data.splits()
+            splits = own.splits()
             if splits.train is None:
                 raise BadInput("data.train is not given.")
             self._refuse_changed(splits.train)
@@ -79,8 +79,8 @@ class Attacked(ABC):
             raise BadInput(f"{self.run.path}: what it learned from is not there as it was: {error}") from None
         self._refuse_another_number(training)
         if others:
-            own = {"train": (), "validation": (), "test": tuple(others), "corpus": None, "held_out": 0.0}
-            splits = replace(data, **own).splits()
+            named = {"train": (), "validation": (), "test": tuple(others), "corpus": None, "held_out": 0.0}
+            splits = replace(data, **named).splits()
         outside = [record for split in (splits.test, splits.validation) if split for record in split]
         if not outside:
             raise BadInput("others is not given: the run has no test data; name a file of records it has not seen.")
@@ -153,7 +153,3 @@ class Attacked(ABC):
     def job(self) -> Any:
         """What the run started with, to be trained again."""
         return self.asked.job()
-
-    def learned_from(self, examples: "Examples") -> "Dataset":
-        """Examples as the run learns from them."""
-        return examples

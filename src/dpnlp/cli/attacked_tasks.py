@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dpnlp.tasks.modelling import Modelling
     from dpnlp.tasks.reading import Reading
     from dpnlp.tasks.translation import Translation
-    from dpnlp.training.dataset import Dataset
 
 DRAWN_AMONG = 40
 """The most probable tokens, of which one is drawn for a text without a prompt (Carlini et al. 2021, §4.2)."""
@@ -180,12 +179,6 @@ class AttackedReading(Attacked):
 
     def _known(self, record: Any) -> bool:
         return not self.task.labels or set(record.labels) <= set(self.task.labels)
-
-    def learned_from(self, examples: "Examples") -> "Dataset":
-        from dpnlp.tasks.features import features
-
-        reader, longest = self.job.reader.model, self.job.task.longest
-        return features(reader, examples, longest, self.asked.data.kept_in) if reader.frozen_layers else examples
 
 
 KINDS: dict[str, type[Attacked]] = {

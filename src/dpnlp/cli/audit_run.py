@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
+from dpnlp.cli.audit import VIOLATED
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
 from dpnlp.guarantee import Adjacency
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from dpnlp.cli.attacked import Attacked
     from dpnlp.guarantee import Guarantee
     from dpnlp.runs.folder import Run
-
-VIOLATED = 3
-"""The exit code where a claim is found broken."""
 
 FEWEST_SHADOWS = 4
 """With fewer shadow runs hardly any record is in two of them and out of two."""

@@ -29,7 +29,7 @@ def shadow_models(target: Attacked, chosen: Units[Any], coins: NDArray[np.bool_]
 
     asked, job = target.asked, target.job
     pool, of = target.examples(job.task, *numbered(chosen.attacked + chosen.rest))
-    data = target.learned_from(pool)
+    data = job.entering(pool)
     for run, coin in enumerate(coins):
         rows = np.flatnonzero(np.append(coin, np.ones(len(chosen.rest), bool))[of])
         owners = None if job.owners is None else of[rows]

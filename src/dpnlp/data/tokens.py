@@ -56,29 +56,38 @@ def tokenized(
 
     `prefix` goes before each source; for the rest see `encoded`.
     """
-
-    numbers = partial(sides, tokenizer=tokenizer, longest=longest, prefix=prefix, languages=languages)
-    refuse_endless(tokenizer, numbers([Pair("", "", None)])["targets"][0])
+    sides = partial(_sides, tokenizer, longest, prefix, languages)
+    refuse_endless(tokenizer, sides([Pair("", "", None)])["targets"][0])
     made_by = state(tokenizer), prefix, languages, longest
     largest = max(tokenizer.get_vocab().values())
-    return kept(pairs, columns(tokenizer), numbers, made_by, cache=cache, largest=largest)
+    return kept(pairs, _columns(tokenizer), sides, made_by, cache=cache, largest=largest)
 
 
-def sides(
-    pairs: Sequence[Pair], tokenizer: Any, *, longest: int, prefix: str = "", languages: tuple[str, str] | None = None
+def in_memory(
+    pairs: Sequence[Pair],
+    tokenizer: Any,
+    *,
+    longest: int,
+    prefix: str = "",
+    languages: tuple[str, str] | None = None,
+) -> Examples:
+    """The same of a few pairs, kept nowhere."""
+    return Examples.of(_columns(tokenizer), _sides(tokenizer, longest, prefix, languages, pairs))
+
+
+def _columns(tokenizer: Any) -> tuple[Column, ...]:
+    pad = tokenizer.pad_token_id or 0
+    return Column("ids", pad, "mask"), Column("targets", pad, "target_mask")
+
+
+def _sides(
+    tokenizer: Any, longest: int, prefix: str, languages: tuple[str, str] | None, pairs: Sequence[Pair]
 ) -> Numbers:
-    """The tokens of the sources and of the targets of some pairs."""
     settings: dict[str, Any] = {"longest": longest, "languages": languages}
     return {
         "ids": encoded([prefix + pair.source for pair in pairs], tokenizer, **settings),
         "targets": encoded([pair.target for pair in pairs], tokenizer, **settings, target=True),
     }
-
-
-def columns(tokenizer: Any) -> tuple[Column, Column]:
-    """What a pair is: the tokens of its source and those of its target."""
-    pad = tokenizer.pad_token_id or 0
-    return Column("ids", pad, "mask"), Column("targets", pad, "target_mask")
 
 
 def refuse_endless(tokenizer: Any, blank: Sequence[int]) -> None:

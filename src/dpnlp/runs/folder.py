@@ -9,13 +9,15 @@
       details.json       what is behind the scores of each split: classes, or what a guess without context reaches
       leakage.json       how much comes out again of what a rewriter was made of, where that was measured
       audit.json         what attacks on the model found that did not look at the training set, by attack
+      canaries.json      made-up records, and which of them were put among the training data to be looked for
       model/             Hugging Face format
       checkpoints/       to go on from after a crash
       report.html        one self-contained page
       not-covered/       audit.json and audit.html of attacks that looked at the training set; not to be published
 
-Every file is whole or not there (`runs/files.py`). No function here takes sentences of the training set, so that what
-lies in the folder is covered by the guarantee, but for what is named as not covered (law 9).
+Every file is whole or not there (`runs/files.py`). No function here takes sentences of the training set but for those
+that are made up, so that what lies in the folder is covered by the guarantee, but for what is named as not covered (law
+9).
 """
 
 import math
@@ -32,6 +34,7 @@ from dpnlp.runs.files import as_json, json_lines, json_object, read, refusals, w
 
 CONFIG, PRIVACY, METRICS = "config.yaml", "privacy.json", "metrics.jsonl"
 DETAILS, AUDIT, LEAKAGE = "details.json", "audit.json", "leakage.json"
+CANARIES = "canaries.json"
 NOT_COVERED = "not-covered"
 
 ATTACKS: Mapping[str, bool] = {
@@ -220,6 +223,15 @@ class Run:
     def write_details(self, entry: Mapping[str, Any]) -> None:
         """Counts over data held out, by split."""
         write(self.path / DETAILS, as_json(DETAILS, entry, indent=2) + "\n")
+
+    def canaries(self) -> dict[str, Any] | None:
+        """The made-up records that the run began with; None where there are none."""
+        file = self.path / CANARIES
+        return json_object(file, read(file)) if file.exists() else None
+
+    def write_canaries(self, entry: Mapping[str, Any]) -> None:
+        """Made-up records, and which of them were put in: those that a run that is stopped goes on with."""
+        write(self.path / CANARIES, as_json(CANARIES, entry) + "\n")
 
     @property
     def audit_report(self) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.guarantee import Guarantee, NoiseSource, Trust
-from dpnlp.runs.attacks import attacked, exposed
+from dpnlp.runs.attacks import attacked, exposed, refuted
 from dpnlp.runs.classes import classes
 from dpnlp.runs.folder import NOT_COVERED_BY, Run
 from dpnlp.runs.markup import Html, box, div, element, paragraph, section, table
@@ -27,6 +27,7 @@ def page_of_run(run: Run, samples: int = 8) -> str:
     return _page(
         run.name,
         _header("Report of a run", run.name, _about(run)),
+        refuted(run),
         _banner(run.guarantee),
         _headline(run.guarantee),
         _statement(run.guarantee),
@@ -54,6 +55,7 @@ def page_of_audit(run: Run) -> str:
     return _page(
         f"Audit of {run.name}",
         _header("Audit of a run", run.name, _about(run)),
+        refuted(run),
         div(element("strong", "Not to be published. "), NOT_COVERED_BY, class_="banner caution", role="alert"),
         section(
             paragraph(said, " What it reached is in ", element("a", "its report", href=f"../{run.report.name}"), ".")

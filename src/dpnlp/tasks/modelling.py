@@ -112,8 +112,12 @@ class Modelling:
         return made.examples(owned=owners is not None)
 
     def examples(self, texts: Sequence[Text], owners: NDArray[Any] | None = None) -> Examples:
-        """Some texts as a loss takes them, in memory alone; with `owners`, of each text, as rows of these."""
+        """A few texts as the engine takes them, kept nowhere: a row for each, or rows of the `owners` of these."""
         return self.rows(Examples.of(COLUMNS, self._numbers(texts)), owners)
+
+    def made_up(self, words: Sequence[str], choices: Sequence[int]) -> Text:
+        """Nobody's text: the words."""
+        return Text(" ".join(words), None)
 
     def loss(self, model: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:  # [batch]
         """The cross-entropy of each row, as the mean over its own tokens (law 4)."""
