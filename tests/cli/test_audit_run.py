@@ -236,11 +236,16 @@ PRIVATE = "--privacy.epsilon 3 --privacy.sampling poisson --privacy.delta 1e-3 -
 
 
 @pytest.fixture(scope="module")
-def private(home, dpnlp):
-    """A private run, after all that fits it was tried."""
+def private_run(home, dpnlp):
     code, _, err = dpnlp(command("classification", "private", PRIVATE))
     assert code == 0, err
-    run = home / "runs" / "private"
+    return home / "runs" / "private"
+
+
+@pytest.fixture(scope="module")
+def private(home, dpnlp, private_run):
+    """A private run, after all that fits it was tried."""
+    run = private_run
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     spent = Ledger.beside(home / "classification.jsonl").read()
     code, out, err = dpnlp("audit runs/private --shadows 4 --records 20 --length 3")
@@ -359,6 +364,45 @@ def test_a_run_with_canaries_is_attacked_without_them(home, dpnlp):
     assert "Canaries" in (run.path / "not-covered" / "audit.html").read_text()
 
 
+READING = {
+    "tagging": (readers.tagged, readers.write_tagged, "--model.strategy tr-no --data.longest 24", "--shadows 4"),
+    "answering": (
+        readers.questions,
+        readers.write_questions,
+        "--data.longest 40 --data.stride 8 --learning.lengths 40",
+        "",
+    ),
+    "classification": (
+        lambda count, seed: readers.labelled(count, seed, pairs=True),
+        readers.write_labelled,
+        "--model.strategy tr-no --data.longest 24 --data.pair pair",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("task", READING)
+def test_other_tasks_of_reading_are_attacked_by_who_is_a_member(home, dpnlp, task):
+    made, write, flags, attack = READING[task]
+    (home / "readers").mkdir(exist_ok=True)
+    if not (home / "encoder").exists():
+        readers.encoder(home / "encoder", layers=1)
+    for split, seed in (("train", 1), ("test", 2)):
+        write(home / "readers" / f"{task}-{split}.jsonl", made(12, seed))
+    files = f"--data.train readers/{task}-train.jsonl --data.test readers/{task}-test.jsonl --model.start encoder"
+    code, _, err = dpnlp(
+        f"train --task {task} --name {task} {files} {LEARNS} {flags} --learning.steps 3 --learning.rate 0.01"
+    )
+    assert code == 0, err
+    code, out, err = dpnlp(f"audit runs/{task} --json {attack}")
+    assert code == 0, err
+    found = json.loads(out)
+    assert "extraction" not in found
+    assert "inversion" not in found
+    assert found["membership"]["members"] == 12
+    assert len(found["membership"]["attacks"]) == (3 if attack else 1)
+
+
 def test_other_records_may_be_named_and_members_among_them_do_not_count(home, dpnlp, runs):
     runs("translation-still")
     mixed = records("translation", COUNT, 1)[:20] + records("translation", 15, 3)
@@ -421,7 +465,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(home, dpnlp, runs, flags, s
     assert err.count("\n") == 1
 
 
-def test_a_run_whose_data_are_gone_or_changed_is_not_attacked(home, dpnlp, runs, private):
+def test_a_run_whose_data_are_gone_or_changed_is_not_attacked(home, dpnlp, runs, private_run):
     runs("translation-still")
     data = home / "translation.jsonl"
     kept = data.read_bytes()
