@@ -166,7 +166,7 @@ def test_inversion_finds_a_text_that_each_label_is_believed_of(audit):
     found = audit("classification-by-heart", "--attacks inversion --length 4")["inversion"]
     assert [one["label"] for one in found["labels"]] == list(readers.LABELS)
     assert all(one["probability"] > 0.9 > one["by_chance"] for one in found["labels"])
-    assert "covered by the guarantee" in found["notes"][0]
+    assert "Nothing but the model was looked at" in found["notes"][0]
 
 
 def test_what_is_covered_by_the_guarantee_does_not_say_otherwise(home, dpnlp, runs):

@@ -239,8 +239,8 @@ class AuditRun:
         return {
             "labels": [one.to_json() for one in found],
             "notes": [
-                "The model alone was looked at, so that this is covered by the guarantee. It is what the model makes "
-                "of a label, and no text of the training set.",
+                "Nothing but the model was looked at, so that the guarantee of the run covers this, if there is one. "
+                "It is what the model makes of a label, and no text of the training set.",
                 _PROVES_NOTHING,
             ],
         }

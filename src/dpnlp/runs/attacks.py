@@ -175,7 +175,7 @@ def _inversion(found: Finding) -> Shown:
             for one in found["labels"]
         ],
         found["notes"],
-        "samples stacked",
+        "stacked",
         2,
     )
 
