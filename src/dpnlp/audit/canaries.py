@@ -9,7 +9,9 @@ it as a record like any other. Afterwards every canary is scored by how far the 
 There are two scores, and both are made without the coins:
 
     loss       ℓ_i(θ₀) − ℓ_i(θ), by how much the loss of canary i fell, with θ₀ the weights before training, θ after it
-    movement   ⟨∇ℓ_i(θ₀), θ₀ − θ⟩, how far the weights went along the canary's own gradient
+    movement   ⟨∇ℓ_i(θ₀), (θ₀ − θ)⊥⟩, how far the weights went along the canary's own gradient, where ⊥ takes away what
+               each parameter went along its part of Σ_i ∇ℓ_i(θ₀): what canaries have in common tells nothing of one of
+               them, and drowns out what does
 
 Each number of guesses and each score may go wrong with its share of 1 − confidence, fixed before anyone looks, so that
 the largest of all bounds has the confidence that is stated.
@@ -18,7 +20,6 @@ What is found depends on the model, on made-up records and on coins, and on no o
 is post-processing: the guarantee covers it for everybody, and a canary is nobody.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -31,7 +32,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from dpnlp.audit.exposure import Exposed, expected_by_chance, ranked
-from dpnlp.audit.membership import GUESSED, Membership, Scores
+from dpnlp.audit.membership import Membership, Scores
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Examples
 from dpnlp.guarantee import Adjacency, Guarantee
@@ -42,6 +43,8 @@ WORDS = 12
 """Words of a canary."""
 CHOICES = 1 << 30
 """A choice is a whole number below this, by which a label or a place is taken."""
+LEAST = 10
+"""With fewer canaries than this no test says anything."""
 CONFIDENCE = 0.95
 """How sure a bound is that the command line reports."""
 
@@ -118,9 +121,13 @@ def scores(
     `trains` says which weights were trained. No score looks at who was put in.
     """
     before, after = apart(start, trains), apart(trained, trains).parameters
+    common = jax.tree.map(jnp.zeros_like, before.parameters)
+    for rows, given in examples.by_length(batch, longest):
+        common = _add_gradients(loss, before.frame, before.rest, before.parameters, common, given, len(rows))
+    movement = _without(common, jax.tree.map(jnp.subtract, before.parameters, after))
     found = np.empty((2, len(examples)))
     for rows, given in examples.by_length(batch, longest):
-        both = _seen(loss, before.frame, before.rest, before.parameters, after, given)
+        both = _seen(loss, before.frame, before.rest, before.parameters, after, movement, given)
         found[:, rows] = np.asarray(both)[:, : len(rows)]
     sound = np.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)  # where training has gone astray
     whose = np.arange(len(examples)) if examples.records is None else examples.records
@@ -128,9 +135,35 @@ def scores(
     return dict(zip(("loss", "movement"), total, strict=True))
 
 
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
+def _add_gradients(
+    loss: Loss, frame: Frame, rest: Any, before: Parameters, total: Parameters, batch: Any, real: int
+) -> Parameters:
+    """Adds Σ_i ∇ℓ_i(θ₀) over the first `real` examples of a batch."""
+
+    def whole(parameters: Parameters) -> jax.Array:
+        losses = loss(Parts(frame, parameters, rest).model(), batch).astype(jnp.float32)
+        return jnp.sum(jnp.where(jnp.arange(losses.size) < real, losses, 0))
+
+    added: Parameters = jax.tree.map(jnp.add, total, jax.grad(whole)(before))
+    return added
+
+
+@jax.jit
+def _without(common: Parameters, movement: Parameters) -> Parameters:
+    """What is left of a movement without what each parameter goes along its common direction."""
+
+    def left(own: jax.Array, shared: jax.Array) -> jax.Array:
+        return own - shared * jnp.vdot(shared, own) / jnp.maximum(jnp.vdot(shared, shared), 1e-30)
+
+    return {name: left(own, common[name]) for name, own in movement.items()}
+
+
 @partial(jax.jit, static_argnums=(0, 1))
-def _seen(loss: Loss, frame: Frame, rest: Any, before: Parameters, after: Parameters, batch: Any) -> jax.Array:
-    """ℓ(θ₀) − ℓ(θ) and ⟨∇ℓ(θ₀), θ₀ − θ⟩ of each example, [2, batch].
+def _seen(
+    loss: Loss, frame: Frame, rest: Any, before: Parameters, after: Parameters, movement: Parameters, batch: Any
+) -> jax.Array:
+    """ℓ(θ₀) − ℓ(θ), and the slope of ℓ at θ₀ along the movement, of each example, [2, batch].
 
     u ↦ Σ u_i ∇ℓ_i is linear, and the transpose of it maps a direction to the slope of each loss along it.
     """
@@ -140,8 +173,7 @@ def _seen(loss: Loss, frame: Frame, rest: Any, before: Parameters, after: Parame
 
     own, gradients = jax.vjp(losses, before)
     _, slopes = jax.vjp(lambda u: gradients(u)[0], jnp.zeros_like(own))
-    (movement,) = slopes(jax.tree.map(jnp.subtract, before, after))
-    return jnp.stack((own - losses(after), movement))
+    return jnp.stack((own - losses(after), *slopes(movement)))
 
 
 @dataclass(frozen=True)
@@ -169,8 +201,7 @@ class Found:
 
     def bounds(self, delta: float, confidence: float = CONFIDENCE) -> dict[str, float]:
         """What ε is above, by each score; all of them hold together with this confidence."""
-        each = 1 - (1 - confidence) / len(self.scores)
-        return {attack.attack: attack.epsilon(delta, each) for attack in self.attacks}
+        return {attack.attack: attack.epsilon(delta, self._each(confidence)) for attack in self.attacks}
 
     def above(self, delta: float, confidence: float = CONFIDENCE) -> float:
         """What ε of the training is above, with this confidence; 0 where no ε is refuted."""
@@ -178,16 +209,21 @@ class Found:
 
     def most(self, delta: float, confidence: float = CONFIDENCE) -> float:
         """What `above` would be if every canary that was put in had a higher score than all others."""
-        sure = dict.fromkeys(self.scores, self.canaries.put_in + np.linspace(0, 0.5, len(self.canaries)))
-        return Found(self.canaries, sure).above(delta, confidence)
+        return _sure(self.canaries.put_in, delta, self._each(confidence)) if self.comparable else 0.0
 
-    def needed(self, epsilon: float, confidence: float = CONFIDENCE) -> int:
-        """About how many canaries it takes to refute this ε where no guess is wrong.
+    def needed(self, epsilon: float, delta: float, confidence: float = CONFIDENCE) -> int | None:
+        """About how many canaries could refute this ε at this δ; None where no number could.
 
-        Half of n are guessed; by (ε, 0)-DP all guesses are right with probability (1 + e^−ε)^−n/2 at most.
+        Each of n canaries adds a chance of δ or so that it is given away as a whole, which is promised too.
         """
-        wrong = (1 - confidence) / (len(self.scores) * len(GUESSED))
-        return math.ceil(2 * math.log(1 / wrong) / math.log1p(math.exp(-epsilon)))
+        for count in (round(LEAST * 2 ** (step / 4)) for step in range(44)):
+            if _sure(np.arange(count) % 2 == 0, delta, self._each(confidence)) > epsilon:
+                return count
+        return None
+
+    def _each(self, confidence: float) -> float:
+        """The confidence that each score is to have so that all of them together have this one."""
+        return 1 - (1 - confidence) / len(self.scores)
 
     @cached_property
     def exposures(self) -> list[Exposed]:
@@ -226,11 +262,9 @@ class Found:
             ]
         words = [f"{shown}; ε ≤ {claimed.epsilon:g} is claimed, which is not refuted; {reach}."]
         if most <= claimed.epsilon:
-            needed = self.needed(claimed.epsilon, confidence)
-            words.append(
-                "So few canaries could not have refuted the claim, whatever the training did; it takes about "
-                f"{needed:,}."
-            )
+            needed = self.needed(claimed.epsilon, claimed.delta, confidence)
+            takes = f"it takes about {needed:,}" if needed else "and no number of them could at this δ"
+            words.append(f"So few canaries could not have refuted the claim, whatever the training did; {takes}.")
         if claimed.adjacency is not Adjacency.ADD_REMOVE:
             words.append(
                 "The claim is about exchanged records. That a canary is in or out is a smaller change, so that the "
@@ -272,6 +306,12 @@ class Found:
             "written": None if self.written is None else {"canaries": self.written[1], "written": self.written[0]},
             "statement": self.statement(claimed, confidence),
         }
+
+
+def _sure(coins: NDArray[np.bool_], delta: float, confidence: float) -> float:
+    """The bound of a score that is higher for every canary that was put in than for any other."""
+    known = coins + np.linspace(0, 0.5, len(coins))
+    return Membership("coins", known, coins, drawn=True).epsilon(delta, confidence)
 
 
 _LIMITS = (

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dpnlp.cli.train import Train
     from dpnlp.cli.training import Job
 
-LEAST = 10
-"""With fewer canaries than this no test says anything."""
 MANY = 0.1
 """Where more than this share of the records is made up, the model may be worse for it."""
 WRITTEN = 64
@@ -70,6 +68,8 @@ def planted(asked: "Train", job: "Job") -> Planted | None:
 
 
 def _refuse_too_few(count: int) -> None:
+    from dpnlp.audit.canaries import LEAST
+
     if 0 <= count < LEAST:
         raise BadInput(
             f"audit.canaries = {count}: with fewer than {LEAST} no test says anything; ask for more, or for 0 to have "
