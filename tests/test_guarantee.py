@@ -46,6 +46,7 @@ guarantees = st.builds(
     noise_source=st.sampled_from(NoiseSource),
     not_covered=st.lists(st.sampled_from(Exposure), unique=True).map(tuple),
     software=st.text(min_size=1).filter(lambda text: not re.search(r"[\s|]", text)),
+    canaries=st.integers(0, 10**6),
 )
 
 
@@ -76,6 +77,14 @@ def test_json_is_strict_and_is_read_back(guarantee):
     text = json.dumps(guarantee.to_json(), allow_nan=False)
     assert Guarantee.from_json(json.loads(text)) == guarantee
     assert hash(Guarantee.from_json(json.loads(text))) == hash(guarantee)
+
+
+def test_canaries_are_named_where_there_are_any_and_nowhere_else():
+    with_some = BASE.with_canaries(40).with_canaries(2)
+    assert with_some.signature() == BASE.signature().replace("|by:", "|canaries:42|by:")
+    assert with_some.to_json() == BASE.to_json() | {"canaries": 42}
+    assert "Canaries: 42 records were made up to test the promise on" in with_some.statement()
+    assert "anaries" not in BASE.statement() + BASE.signature() + json.dumps(BASE.to_json())
 
 
 @PATIENT
@@ -154,6 +163,7 @@ def test_exposures_are_added_once():
         ({"delta": -0.1}, "delta = -0.1: it must be 0 for pure differential privacy, or lie below 1."),
         ({"delta": "nan"}, "delta = nan: it must be 0 for pure differential privacy, or lie below 1."),
         ({"steps": 0}, "steps = 0: it must be a whole number of at least 1."),
+        ({"canaries": -1}, "canaries = -1: it must be a whole number of at least 0."),
         ({"steps": 1.5}, "steps = 1.5: it must be a whole number of at least 1."),
         ({"mechanism": "Gaussian"}, "term = 'Gaussian': it must look like poisson(q=0.01)."),
         ({"mechanism": None}, "term = None: it must look like poisson(q=0.01)."),
@@ -167,7 +177,7 @@ def test_json_that_is_wrong_is_refused_in_one_sentence(change, sentence):
     assert refusal(Guarantee.from_json, BASE.to_json() | change) == sentence
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Guarantee)])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Guarantee) if field.name != "canaries"])
 def test_a_missing_key_is_named(name):
     entry = BASE.to_json()
     del entry[name]

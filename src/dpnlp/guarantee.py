@@ -172,6 +172,7 @@ class Guarantee:
     noise_source: NoiseSource = NoiseSource.OS_ENTROPY
     not_covered: tuple[Exposure, ...] = ()
     software: str = field(default_factory=lambda: f"dpnlp-{version('dpnlp')}")
+    canaries: int = 0  # made-up records that were drawn to test the promise on; a fair coin each put about half in
 
     def __post_init__(self) -> None:
         if not self.epsilon >= 0:
@@ -181,6 +182,7 @@ class Guarantee:
         if not re.fullmatch(r"[^\s|]+", self.software):
             raise BadInput(f"software = {self.software!r}: it must be one word, without spaces and without |.")
         plain = {"epsilon": float(self.epsilon), "delta": float(self.delta), "steps": checks.count("steps", self.steps)}
+        plain["canaries"] = checks.count("canaries", self.canaries, least=0)
         for name, value in plain.items():  # A NumPy number becomes one that JSON can write.
             object.__setattr__(self, name, value)
 
@@ -215,7 +217,7 @@ class Guarantee:
         """All of it in one line. `Guarantee.parse` gives back an equal guarantee."""
         entry = self.to_json()
         entry["not_covered"] = "+".join(self.not_covered) or "none"
-        return "|".join(f"{short}:{entry[name]}" for short, name in _SHORT.items())
+        return "|".join(f"{short}:{entry[name]}" for short, name in _SHORT.items() if name in entry)
 
     @classmethod
     def parse(cls, signature: str) -> "Guarantee":
@@ -223,9 +225,9 @@ class Guarantee:
         parts = [part.partition(":") for part in signature.strip().split("|")]
         pairs: dict[str, Any] = {short: value for short, _, value in parts}
         _check_version(pairs.get("version", FORMAT))
-        keys = Counter(short for short, _, _ in parts)
-        if wrong := ", ".join(sorted(key for key in {*keys, *_SHORT} if keys[key] != 1 or key not in _SHORT)):
-            keys_once = f"it must have each of {', '.join(_SHORT)} once"
+        keys, needed = Counter(short for short, _, _ in parts), [key for key in _SHORT if key not in _OPTIONAL]
+        if wrong := ", ".join(sorted(key for key in {*keys, *needed} if keys[key] != 1 or key not in _SHORT)):
+            keys_once = f"it must have each of {', '.join(needed)} once"
             raise BadInput(f"signature = {signature!r}: {keys_once}; look at {wrong}.")
         entry = {_SHORT[short]: value for short, value in pairs.items()}
         entry["not_covered"] = [] if entry["not_covered"] == "none" else entry["not_covered"].split("+")
@@ -241,6 +243,8 @@ class Guarantee:
             entry[item.name] = str(value) if isinstance(value, (StrEnum, Term)) else value
         entry["not_covered"] = [str(exposure) for exposure in self.not_covered]
         entry["epsilon"] = self.epsilon if self.is_private else "inf"
+        if not self.canaries:
+            del entry["canaries"]
         return entry
 
     @classmethod
@@ -252,7 +256,7 @@ class Guarantee:
             if key not in ("version", *names):
                 near = difflib.get_close_matches(key, names, n=1, cutoff=0)[0]
                 raise BadInput(f"{key}: a guarantee has no such key; the nearest known one is {near}.")
-        missing = [name for name in names if name not in entry]
+        missing = [name for name in names if name not in entry and name not in _OPTIONAL]
         if missing:
             raise BadInput(f"{missing[0]}: the guarantee lacks this key.")
         if not isinstance(entry["not_covered"], list):
@@ -270,6 +274,7 @@ class Guarantee:
             noise_source=_member(NoiseSource, "noise_source", entry["noise_source"]),
             not_covered=tuple(_member(Exposure, "not_covered", word) for word in entry["not_covered"]),
             software=str(entry["software"]),
+            canaries=checks.count("canaries", _number("canaries", entry.get("canaries", 0)), least=0),
         )
 
     # Plain words
@@ -339,7 +344,18 @@ class Guarantee:
                 "them nothing is promised."
             )
         limits += [exposure.sentence for exposure in self.not_covered]
+        if self.canaries:
+            limits.append(
+                f"Canaries: {self.canaries:,} records were made up to test the promise on, and a fair coin each put "
+                "about half of them among the data, as records like any other. Which ones, and what the model makes of "
+                "them, is told openly; they belong to nobody, and of any other record this tells no more than is "
+                "promised."
+            )
         return "What is not covered. " + " ".join(limits)
+
+    def with_canaries(self, drawn: int) -> "Guarantee":
+        """The same guarantee, naming so many more canaries."""
+        return replace(self, canaries=self.canaries + drawn)
 
     def with_exposures(self, *exposures: Exposure) -> "Guarantee":
         """The same guarantee, naming something more that it does not cover."""
@@ -358,10 +374,14 @@ _SHORT = {
     "acct": "accountant",
     "noise": "noise_source",
     "uncovered": "not_covered",
+    "canaries": "canaries",
     "by": "software",
     "version": "version",
 }
 """The signature's keys and the fields they stand for."""
+
+_OPTIONAL = ("canaries",)
+"""What is said only where there is something to say."""
 
 
 def round_up(value: float, digits: int) -> float:

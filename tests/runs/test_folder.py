@@ -115,15 +115,38 @@ def test_training_sentences_and_paths_are_no_split(run, split):
 
 
 def test_what_was_not_measured_is_not_there(run):
-    assert (run.metrics(), run.splits(), run.audit()) == ([], [], None)
+    assert (run.metrics(), run.splits(), run.audit(), run.audit(covered=False)) == ([], [], {}, {})
     with pytest.raises(BadInput, match=r"privacy\.json: it is missing, so nothing is known of what this run promises"):
         _ = run.guarantee
 
 
-def test_an_audit_comes_back(run):
-    entry = {"secrets": [{"text": "4 7 1", "exposure": 12.0, "rank": 1, "candidates": 4096}], "note": "planted"}
-    run.write_audit(entry)
-    assert run.audit() == entry
+def test_audits_come_back_one_beside_the_other(run):
+    secrets = {"secrets": [{"text": "4 7 1", "exposure": 12.0, "rank": 1, "candidates": 4096}], "note": "planted"}
+    for attack, found in (("secrets", {"secrets": []}), ("canaries", {"planted": 8}), ("secrets", secrets)):
+        run.add_audit(attack, found)
+    assert run.audit() == {"secrets": secrets, "canaries": {"planted": 8}}
+    assert names(run) == ["audit.json", "config.yaml"]
+
+
+def test_what_looked_at_the_training_set_lies_apart(run):
+    run.add_audit("canaries", {"planted": 8})
+    covered = (run.path / "audit.json").read_bytes()
+    run.add_audit("membership", {"auc": 0.9})
+    run.add_audit("extraction", {"share": 0.1})
+    run.write_audit_report("<p>")
+    assert (run.path / "audit.json").read_bytes() == covered
+    found = run.audit(covered=False)
+    assert {name: said.pop("not_covered").partition(",")[0] for name, said in found.items()} == dict.fromkeys(
+        ("membership", "extraction"), "This audit has looked at the training set"
+    )
+    assert found == {"membership": {"auc": 0.9}, "extraction": {"share": 0.1}}
+    assert names(run) == ["audit.json", "config.yaml", "not-covered"]
+    assert sorted(path.name for path in (run.path / "not-covered").iterdir()) == ["audit.html", "audit.json"]
+
+
+def test_an_attack_has_a_known_name(run):
+    with pytest.raises(BadInput, match="attack = mebership: it must be one of secrets, canaries"):
+        run.add_audit("mebership", {})
 
 
 def test_a_name_is_given_once(run):

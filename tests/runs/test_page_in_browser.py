@@ -82,7 +82,9 @@ def look(folder, pages, scheme):
 def seen(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     private, nothing = fake(folder / "private"), fake(folder / "open", epsilon=math.inf)
-    private.write_audit({"secrets": [{"text": "4 7 1 9", "exposure": 9.0, "rank": 8, "candidates": 4096}], "note": "n"})
+    private.add_audit(
+        "secrets", {"secrets": [{"text": "4 7 1 9", "exposure": 9.0, "rank": 8, "candidates": 4096}], "note": "n"}
+    )
     private.write_predictions("test", [{"source": "x" * 300, "reference": "y " * 99, "hypothesis": "z"}])
     samplers = (Sampling.POISSON, Sampling.SHUFFLED)
     others = [fake(folder / f"{sampler}-{e}", e, sampler) for e in (1.0, 5.0) for sampler in samplers]

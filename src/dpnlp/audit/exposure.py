@@ -81,10 +81,13 @@ def exposures(secrets: Sequence[Pair], others: Sequence[Sequence[Pair]], losses:
             "none NaN; check the model."
         )
     by_group = np.split(found, np.cumsum([len(group) for group in groups])[:-1])
-    return [
-        Exposed(secret.target, 1 + int((own[1:] < own[0]).sum()), len(own), int((own[1:] == own[0]).sum()))
-        for secret, own in zip(secrets, by_group, strict=True)
-    ]
+    return [ranked(secret.target, own[0], own[1:]) for secret, own in zip(secrets, by_group, strict=True)]
+
+
+def ranked(text: str, loss: float, others: ArrayLike) -> Exposed:
+    """A secret of this loss among others of these losses."""
+    theirs = np.asarray(others)
+    return Exposed(text, 1 + int((theirs < loss).sum()), 1 + theirs.size, int((theirs == loss).sum()))
 
 
 def expected_by_chance(candidates: int) -> float:

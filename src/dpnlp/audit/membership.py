@@ -34,7 +34,7 @@ Scores = NDArray[np.float64]
 LEVELS = (0.001, 0.01, 0.1)
 """The rates of false alarms at which it is told how many members are found."""
 
-GUESSED = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64)
+GUESSED = (1 / 2, 3 / 8, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64)
 """The shares of all records that are guessed to be members, each in an audit of its own."""
 
 _DRAWN = 256

@@ -138,7 +138,7 @@ def _audited(run: Run, secrets: "Sequence[Secret]") -> "list[tuple[Exposed, bool
         f"{sum(told)} of {len(told)} codes are written out when the model is given the note they belong to. At most "
         f"{found[0].ceiling:.0f} bits can be seen; about 1.4 are expected of a model that knows nothing."
     )
-    run.write_audit({"secrets": entries, "note": note})
+    run.add_audit("secrets", {"secrets": entries, "note": note})
     run.write_report(page_of_run(run))
     return list(zip(found, told, strict=True))
 

@@ -12,8 +12,9 @@ from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.modelling_settings import Data, Model, Writing
 from dpnlp.cli.sections import Scoring, changed
 from dpnlp.cli.start import Start, data_of, located, released
+from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
-from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
+from dpnlp.cli.training import Scored, kept_apart, scored_on, whose
 from dpnlp.runs.folder import Run
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ class TrainModelling(TrainTexts):
         return ModellingJob(self)
 
 
-class ModellingJob(Job):
+class ModellingJob(TextJob):
     """A language model and its texts."""
+
+    task: "Modelling"
 
     def __init__(self, asked: TrainModelling) -> None:
         from dpnlp.tasks.modelling import Modelling
@@ -77,6 +80,14 @@ class ModellingJob(Job):
     def brief(self, model: Any, records: "Sequence[Text]") -> dict[str, float]:
         found = self.task.of(model).score(records, self.asked.scoring.batch).scores()
         return {name: score.value for name, score in found.items()}
+
+    def written(self, model: Any, records: "Sequence[Text]") -> list[bool]:
+        from dpnlp.tasks.modelling import Continuing
+
+        words = [record.text.split() for record in records]
+        halves = [(" ".join(own[: len(own) // 2]), " ".join(own[len(own) // 2 :])) for own in words]
+        found = self.task.of(model).proceed([first for first, _ in halves], Continuing())
+        return told([second for _, second in halves], found)
 
     def save(self, model: Any, folder: Path) -> None:
         from dpnlp.models.pretrained import save_language_model

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from dpnlp.checks import BadInput
 from dpnlp.cli.reading_settings import Data, Questions, Sentences, Texts
 from dpnlp.cli.start import Start, data_of, located
-from dpnlp.cli.training import Job, Scored, kept_apart, whose
+from dpnlp.cli.text_job import TextJob
+from dpnlp.cli.training import Scored, kept_apart, whose
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.folder import Run
 
 if TYPE_CHECKING:
     from dpnlp.cli.reading import TrainReading
+    from dpnlp.data.cache import Examples
     from dpnlp.data.records import Records
     from dpnlp.models.pretrained import PretrainedReader
     from dpnlp.tasks.reading import Reading
@@ -37,14 +39,13 @@ def opened(model: str, task: str, computes: str, longest: int | None) -> "Readin
     return data.task(reader.model, reader.tokenizer, reader.labels)
 
 
-class ReadingJob(Job):
+class ReadingJob(TextJob):
     """A reader and what it learns from."""
 
     train: "Records[Any]"
+    task: "Reading[Any]"
 
     def __init__(self, asked: "TrainReading") -> None:
-        from dpnlp.tasks.features import features
-
         self.asked = asked
         splits = asked.data.splits()
         if splits.train is None:
@@ -61,11 +62,19 @@ class ReadingJob(Job):
         self.starts_knowing = bool(earlier) or asked.model.public_start
         self.start = Start(self.reader.model, self.reader.model.trained(), earlier)
         self.task = asked.data.task(self.reader.model, self.reader.tokenizer, self.reader.labels)
+        if getattr(self.train.columns, "pair", None) is not None:
+            self.task = replace(self.task, pairs=True)  # type: ignore[call-arg]
         examples = self.task.dataset(self.train, asked.data.kept_in)
         self.owners = whose(examples, asked.privacy.unit)
-        once = self.reader.model.frozen_layers
-        longest, cache = self.task.longest, asked.data.kept_in
-        self.dataset = features(self.reader.model, examples, longest, cache) if once else examples
+        self.dataset = self.entering(examples)
+
+    def entering(self, examples: "Examples") -> Any:
+        """Examples as they are learned from: what frozen layers make of them, where there are such layers."""
+        from dpnlp.tasks.features import features
+
+        if not self.reader.model.frozen_layers:
+            return examples
+        return features(self.reader.model, examples, self.task.longest, self.asked.data.kept_in)
 
     def _occurring(self) -> tuple[str, ...]:
         from dpnlp.data.records import labels_of

@@ -303,6 +303,17 @@ class Federated:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """How the promise is put to the test."""
+
+    canaries: int = option(
+        0,
+        help="Records to make up and look for in the trained model: each is put among the training data by the toss of "
+        "a coin, as a record like any other. The report then has a lower bound on ε. 0 makes none up",
+    )
+
+
+@dataclass(frozen=True)
 class Scoring:
     """How it is scored."""
 

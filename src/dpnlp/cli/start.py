@@ -63,6 +63,7 @@ class Start:
             steps=sum(one.steps for one in all_of_them),
             noise_source=NoiseSource.FIXED_SEED if known_seed else own.noise_source,
         )
+        whole = whole.with_canaries(sum(run.guarantee.canaries for run in self.earlier))
         return whole.with_exposures(*(exposure for one in all_of_them for exposure in one.not_covered))
 
 

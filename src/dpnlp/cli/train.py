@@ -1,14 +1,14 @@
 """`dpnlp train`: a model learns from private texts, privately. Each task has settings of its own."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
-from dpnlp.cli.sections import Federated, Learning, Privacy, Scoring, TextPrivacy
+from dpnlp.cli.sections import Audit, Federated, Learning, Privacy, Scoring, TextPrivacy
 from dpnlp.cli.tasks import task_of, verb_of
 from dpnlp.runs.folder import Run
 from dpnlp.runs.tables import label, scores
@@ -36,6 +36,7 @@ class Train(ABC):
     privacy: Privacy
     learning: Learning = option(Learning(), help="learning")
     scoring: Scoring
+    audit: Audit = option(Audit(), help="audit")
     json: bool = option(False, help="Print one JSON object at the end instead of words", group="output")
 
     @abstractmethod
@@ -48,13 +49,16 @@ class Train(ABC):
 
         return GRADIENTS
 
-    def run(self) -> None:
-        """Trains, and says on stdout what came out."""
+    def run(self) -> int:
+        """Trains, says on stdout what came out, and gives the exit code, which tells a claim that was refuted."""
+        from dpnlp.cli.audit import VIOLATED
+
         run = self.made()
         if self.json:
             print_json(_entry(run))
         else:
             _print(run)
+        return VIOLATED if run.audit().get("canaries", {}).get("refuted") else 0
 
     def made(self) -> Run:
         """Trains, and says nothing."""
@@ -91,7 +95,8 @@ class TrainTexts(Train):
 
 def _entry(run: Run) -> dict[str, Any]:
     found = {score.split: {"before": dict(score.before), "after": dict(score.after)} for score in scores(run)}
-    return {"run": str(run.path), "signature": run.guarantee.signature(), "scores": found}
+    entry = {"run": str(run.path), "signature": run.guarantee.signature(), "scores": found}
+    return entry | {"audit": audit} if (audit := run.audit()) else entry
 
 
 def _print(run: Run) -> None:
@@ -101,5 +106,15 @@ def _print(run: Run) -> None:
         first = next(iter(score.after))
         was = f"{score.before[first]:.2f} → " if first in score.before else ""
         facts[f"{label(first)}, {score.split}"] = f"{was}{score.after[first]:.2f}"
+    if found := run.audit().get("canaries"):
+        facts["canaries"] = _shown(found, promised.is_private)
     print_facts(f"Run {run.name}", {**facts, "model": str(run.model), "report": str(run.report)})
     print_guarantee(promised)
+
+
+def _shown(found: Mapping[str, Any], claimed: bool) -> str:
+    """What canaries show, and what follows for the claim, if there is one."""
+    bound = f"ε > {found['above']:.2f}" if found["above"] else "no ε"
+    shown = f"show {bound}, with {100 * found['confidence']:g} % confidence"
+    claim = "THE CLAIM IS REFUTED" if found["refuted"] else "the claim is not refuted, which proves nothing"
+    return f"{shown}; {claim}" if claimed else shown

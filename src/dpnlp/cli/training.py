@@ -24,12 +24,13 @@ from dpnlp.runs.folder import Run
 if TYPE_CHECKING:
     import numpy as np
 
+    from dpnlp.cli.canaries import Planted
     from dpnlp.cli.sections import Files
     from dpnlp.cli.train import Train
     from dpnlp.data.cache import Examples
     from dpnlp.data.records import Records
     from dpnlp.metrics.score import Score
-    from dpnlp.training import Charge, Outcome, Plan, Secret
+    from dpnlp.training import Charge, Options, Outcome, Plan, Secret
     from dpnlp.training.checkpoints import Evaluation
     from dpnlp.training.dataset import Dataset
 
@@ -67,6 +68,11 @@ class Job(ABC):
     exposures: tuple[Exposure, ...] = ()  # what of the training data is not covered
     starts_knowing: bool = True  # Otherwise there is nothing to score before training.
     aggregate: "Callable[[Plan, Secret], Dataset] | None" = None  # what is released before the first step, if anything
+
+    @property
+    def records(self) -> int:
+        """How many records there are to learn from: owners, where an owner's examples are one, else examples."""
+        return len(self.dataset) if self.owners is None else len(set(self.owners.tolist()))
 
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> Any:
@@ -118,10 +124,29 @@ def whose(examples: "Examples", unit: str) -> "np.ndarray[Any, Any] | None":
     return examples.owners
 
 
+def options_of(asked: "Train", plan: "Plan") -> "Options":
+    """How a run with these settings is carried out."""
+    from dpnlp.training import Options, Placement
+
+    learning = asked.learning
+    every = round(learning.evaluate_every * plan.schedule.lots_per_epoch)
+    return Options(
+        physical_batch=learning.physical_batch,
+        lengths=learning.lengths or None,
+        placement=Placement(learning.devices),
+        evaluate_every=max(1, every) if learning.evaluate_every else 0,
+        checkpoint_every=learning.checkpoint_every,
+        average=learning.average,
+        examples_per_owner=asked.privacy.examples_of_one,
+    )
+
+
 class Training:
     """One call of the verb."""
 
     def __init__(self, asked: "Train") -> None:
+        from dpnlp.cli.canaries import planted
+
         self.asked = asked
         self.path = asked.runs / asked.name
         self.fresh = not asked.resume
@@ -133,8 +158,8 @@ class Training:
                 f"{self._resuming}"
             )
         self.job = asked.job()
-        owners = self.job.owners
-        records = len(self.job.dataset) if owners is None else len(set(owners.tolist()))
+        self.planted = planted(asked, self.job)
+        records = self.job.records  # Canaries that were put in are records like any other.
         self.plan = asked.privacy.plan(records, asked.learning, asked.contribution())
         for run in self.job.start.earlier:
             warn(f"{run.path} was made at ε = {figure(run.guarantee.epsilon)}, which is added to what this run costs.")
@@ -144,6 +169,8 @@ class Training:
     def run(self) -> Run:
         """From the first score to the report."""
         self.folder = Run.open(self.path) if self.asked.resume else self._created()
+        if self.planted:
+            self.folder.write_canaries(self.planted.canaries.to_json())
         self._write_privacy(self.plan.guarantee(self._secret.kind))
         before = self._before()
         outcome = self._trained(before)
@@ -176,19 +203,9 @@ class Training:
             )
 
     def _trained(self, before: Sequence[Mapping[str, Any]]) -> "Outcome":
-        from dpnlp.training import Options, Placement, train
+        from dpnlp.training import train
 
         asked, learning = self.asked, self.asked.learning
-        every = round(learning.evaluate_every * self.plan.schedule.lots_per_epoch)
-        options = Options(
-            physical_batch=learning.physical_batch,
-            lengths=learning.lengths or None,
-            placement=Placement(learning.devices),
-            evaluate_every=max(1, every) if learning.evaluate_every else 0,
-            checkpoint_every=learning.checkpoint_every,
-            average=learning.average,
-            examples_per_owner=asked.privacy.examples_of_one,
-        )
         try:
             with interruptible() as interrupted:
                 return train(
@@ -197,7 +214,7 @@ class Training:
                     self.job.dataset,
                     self.plan,
                     learning.build().build(self.plan.schedule.steps),
-                    options,
+                    options_of(asked, self.plan),
                     trains=self.job.start.trains,
                     owners=self.job.owners,
                     secret=self._secret,
@@ -278,7 +295,9 @@ class Training:
 
     def _write_privacy(self, own: Guarantee) -> None:
         """What is promised of the model, earlier runs included."""
-        promised = self.job.start.promised(own.with_exposures(*self.job.exposures), self.plan)
+        canaries = len(self.planted.canaries) if self.planted else 0
+        own = own.with_canaries(canaries).with_exposures(*self.job.exposures)
+        promised = self.job.start.promised(own, self.plan)
         self.folder.write_privacy(
             {
                 "guarantee": promised.to_json(),
@@ -302,10 +321,19 @@ class Training:
         self.folder.write_metrics(_unique(rows))
         if details:
             self.folder.write_details(details)
+        if self.planted:
+            self._audit(self.planted, outcome)
         self.job.save(outcome.model, self.folder.model)
         self.folder.write_report(page_of_run(self.folder))
         if not self.asked.keep_checkpoints:
             shutil.rmtree(self.folder.checkpoints, ignore_errors=True)
+
+    def _audit(self, planted: "Planted", outcome: "Outcome") -> None:
+        """Looks for the canaries, which only this run has seen, so that its own ε is what they test."""
+        found = planted.found(outcome.model).to_json(outcome.guarantee)
+        self.folder.add_audit("canaries", found)
+        if found["refuted"]:
+            warn(found["statement"])
 
     def _beside_earlier(self, split: str, lines: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
         """The lines, each with what the model answered before it was trained, where that is known."""

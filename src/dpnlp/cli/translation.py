@@ -11,8 +11,9 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.sections import TextPrivacy, changed
 from dpnlp.cli.start import Start, data_of, located
+from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
-from dpnlp.cli.training import Job, Scored, kept_apart, scored_on, whose
+from dpnlp.cli.training import Scored, kept_apart, scored_on, whose
 from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts, Writing
 from dpnlp.runs.folder import Run
 
@@ -50,8 +51,10 @@ class TrainTranslation(TrainTexts):
         return TranslationJob(self)
 
 
-class TranslationJob(Job):
+class TranslationJob(TextJob):
     """A translation model and its pairs."""
+
+    task: "Translation"
 
     def __init__(self, asked: TrainTranslation) -> None:
         from dpnlp.tasks.translation import Translation
@@ -79,6 +82,11 @@ class TranslationJob(Job):
     def brief(self, model: Any, records: "Sequence[Pair]") -> dict[str, float]:
         scored = self.task.of(model).score(records, self.asked.scoring.of(self.asked.data.longest))
         return {"bleu": scored.bleu(self.asked.scoring.bleu_tokenizer).value, "chrf": scored.chrf().value}
+
+    def written(self, model: Any, records: "Sequence[Pair]") -> list[bool]:
+        writing = self.asked.scoring.of(self.asked.data.longest)
+        found = self.task.of(model).translate([pair.source for pair in records], writing)
+        return told([pair.target for pair in records], found)
 
     def save(self, model: Any, folder: Path) -> None:
         from dpnlp.models.pretrained import save

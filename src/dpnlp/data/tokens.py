@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +56,38 @@ def tokenized(
 
     `prefix` goes before each source; for the rest see `encoded`.
     """
-
-    def sides(batch: list[Pair]) -> Numbers:
-        settings: dict[str, Any] = {"longest": longest, "languages": languages}
-        return {
-            "ids": encoded([prefix + pair.source for pair in batch], tokenizer, **settings),
-            "targets": encoded([pair.target for pair in batch], tokenizer, **settings, target=True),
-        }
-
+    sides = partial(_sides, tokenizer, longest, prefix, languages)
     refuse_endless(tokenizer, sides([Pair("", "", None)])["targets"][0])
-    pad = tokenizer.pad_token_id or 0
-    columns = Column("ids", pad, "mask"), Column("targets", pad, "target_mask")
     made_by = state(tokenizer), prefix, languages, longest
-    return kept(pairs, columns, sides, made_by, cache=cache, largest=max(tokenizer.get_vocab().values()))
+    largest = max(tokenizer.get_vocab().values())
+    return kept(pairs, _columns(tokenizer), sides, made_by, cache=cache, largest=largest)
+
+
+def in_memory(
+    pairs: Sequence[Pair],
+    tokenizer: Any,
+    *,
+    longest: int,
+    prefix: str = "",
+    languages: tuple[str, str] | None = None,
+) -> Examples:
+    """The same of a few pairs, kept nowhere."""
+    return Examples.of(_columns(tokenizer), _sides(tokenizer, longest, prefix, languages, pairs))
+
+
+def _columns(tokenizer: Any) -> tuple[Column, ...]:
+    pad = tokenizer.pad_token_id or 0
+    return Column("ids", pad, "mask"), Column("targets", pad, "target_mask")
+
+
+def _sides(
+    tokenizer: Any, longest: int, prefix: str, languages: tuple[str, str] | None, pairs: Sequence[Pair]
+) -> Numbers:
+    settings: dict[str, Any] = {"longest": longest, "languages": languages}
+    return {
+        "ids": encoded([prefix + pair.source for pair in pairs], tokenizer, **settings),
+        "targets": encoded([pair.target for pair in pairs], tokenizer, **settings, target=True),
+    }
 
 
 def refuse_endless(tokenizer: Any, blank: Sequence[int]) -> None:

@@ -8,13 +8,16 @@
       rewritten/         one .jsonl per split: texts that were rewritten to be published
       details.json       what is behind the scores of each split: classes, or what a guess without context reaches
       leakage.json       how much comes out again of what a rewriter was made of, where that was measured
-      audit.json         how strongly the model gives planted secrets away, where that was measured
+      audit.json         what attacks on the model found that did not look at the training set, by attack
+      canaries.json      made-up records, and which of them were put among the training data to be looked for
       model/             Hugging Face format
       checkpoints/       to go on from after a crash
       report.html        one self-contained page
+      not-covered/       audit.json and audit.html of attacks that looked at the training set; not to be published
 
-Every file is whole or not there (`runs/files.py`). No function here takes sentences of the training set, so that what
-lies in the folder is covered by the guarantee (law 9).
+Every file is whole or not there (`runs/files.py`). No function here takes sentences of the training set but for those
+that are made up, so that what lies in the folder is covered by the guarantee, but for what is named as not covered (law
+9).
 """
 
 import math
@@ -31,6 +34,23 @@ from dpnlp.runs.files import as_json, json_lines, json_object, read, refusals, w
 
 CONFIG, PRIVACY, METRICS = "config.yaml", "privacy.json", "metrics.jsonl"
 DETAILS, AUDIT, LEAKAGE = "details.json", "audit.json", "leakage.json"
+CANARIES = "canaries.json"
+NOT_COVERED = "not-covered"
+
+ATTACKS: Mapping[str, bool] = {
+    "secrets": True,
+    "canaries": True,
+    "inversion": True,
+    "membership": False,
+    "extraction": False,
+}
+"""The attacks on a run, and whether the guarantee covers what they find. It does where only the model and made-up
+records were looked at; one that tells the training set from other texts, or looks for it, is not covered (law 9)."""
+
+NOT_COVERED_BY = (
+    "This audit has looked at the training set, so that what it found is not covered by the guarantee of the run: keep "
+    "it as you keep the data."
+)
 
 _NOTHING_MORE: Mapping[str, Any] = {"plan": {}, "events": [], "previous": []}
 """What privacy.json says beside the guarantee where nothing else is known."""
@@ -204,14 +224,47 @@ class Run:
         """Counts over data held out, by split."""
         write(self.path / DETAILS, as_json(DETAILS, entry, indent=2) + "\n")
 
-    def audit(self) -> dict[str, Any] | None:
-        """How strongly the model gives planted secrets away, where that was measured."""
-        file = self.path / AUDIT
+    def canaries(self) -> dict[str, Any] | None:
+        """The made-up records that the run began with; None where there are none."""
+        file = self.path / CANARIES
         return json_object(file, read(file)) if file.exists() else None
 
-    def write_audit(self, entry: Mapping[str, Any]) -> None:
-        """{"secrets": [{"text", "exposure", "rank", "candidates"}, ...], "note": text}."""
-        write(self.path / AUDIT, as_json(AUDIT, entry, indent=2) + "\n")
+    def write_canaries(self, entry: Mapping[str, Any]) -> None:
+        """Made-up records, and which of them were put in: those that a run that is stopped goes on with."""
+        write(self.path / CANARIES, as_json(CANARIES, entry) + "\n")
+
+    @property
+    def audit_report(self) -> Path:
+        """The page of all attacks, which is not covered by the guarantee."""
+        return self.path / NOT_COVERED / "audit.html"
+
+    def write_audit_report(self, page: str) -> None:
+        """The page of all attacks, apart from what may be published."""
+        write(self._apart("audit.html"), page)
+
+    def audit(self, covered: bool = True) -> dict[str, Any]:
+        """What attacks found, by attack: those that the guarantee covers, or those that it does not."""
+        file = self._audit(covered)
+        return json_object(file, read(file)) if file.exists() else {}
+
+    def add_audit(self, attack: str, finding: Mapping[str, Any]) -> None:
+        """Puts what an attack found beside what others did, in place of what the same one found before."""
+        if attack not in ATTACKS:
+            raise BadInput(f"attack = {attack}: it must be one of {', '.join(ATTACKS)}.")
+        covered = ATTACKS[attack]
+        file = self._audit(covered) if covered else self._apart(AUDIT)
+        own = finding if covered else {**finding, "not_covered": NOT_COVERED_BY}
+        write(file, as_json(AUDIT, {**self.audit(covered), attack: own}, indent=2) + "\n")
+
+    def _audit(self, covered: bool) -> Path:
+        return self.path / AUDIT if covered else self.path / NOT_COVERED / AUDIT
+
+    def _apart(self, name: str) -> Path:
+        """A file in the folder that is not to be published, which is made where it is not there."""
+        file = self.path / NOT_COVERED / name
+        with refusals(file.parent):
+            file.parent.mkdir(exist_ok=True)
+        return file
 
     def leakage(self) -> dict[str, Any] | None:
         """How much of what the rewriter was made of comes out again, where that was measured."""

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.guarantee import Guarantee, NoiseSource, Trust
+from dpnlp.runs.attacks import attacked, exposed, refuted
 from dpnlp.runs.classes import classes
-from dpnlp.runs.folder import Run
-from dpnlp.runs.markup import Html, box, div, element, joined, paragraph, section, table
+from dpnlp.runs.folder import NOT_COVERED_BY, Run
+from dpnlp.runs.markup import Html, box, div, element, paragraph, section, table
 from dpnlp.runs.tables import Table, cost, label, scores, settings
 from dpnlp.runs.unigram import unigram
 
@@ -26,6 +27,7 @@ def page_of_run(run: Run, samples: int = 8) -> str:
     return _page(
         run.name,
         _header("Report of a run", run.name, _about(run)),
+        refuted(run),
         _banner(run.guarantee),
         _headline(run.guarantee),
         _statement(run.guarantee),
@@ -36,9 +38,30 @@ def page_of_run(run: Run, samples: int = 8) -> str:
         _rewritten(run, samples),
         _leakage(run),
         _samples(run, samples),
-        _secrets(run),
+        attacked(run),
         _verification(run),
         _settings(run),
+    )
+
+
+def page_of_audit(run: Run) -> str:
+    """The page of all attacks on a run, which is not covered by the guarantee."""
+    promised = run.guarantee
+    said = (
+        f"The run promises ε ≤ {cost(promised.epsilon)} at δ = {promised.delta:g} for one {promised.unit}."
+        if promised.is_private
+        else "The run promises nothing."
+    )
+    return _page(
+        f"Audit of {run.name}",
+        _header("Audit of a run", run.name, _about(run)),
+        refuted(run),
+        div(element("strong", "Not to be published. "), NOT_COVERED_BY, class_="banner caution", role="alert"),
+        section(
+            paragraph(said, " What it reached is in ", element("a", "its report", href=f"../{run.report.name}"), ".")
+        ),
+        exposed(run),
+        attacked(run),
     )
 
 
@@ -306,26 +329,6 @@ def _samples(run: Run, most: int) -> Html:
         "mind who may read this page."
     )
     return section(element("h2", "What it answers"), *parts, paragraph(note, class_="note"))
-
-
-def _secrets(run: Run) -> Html:
-    """How strongly the model gives away secrets that were planted in the data."""
-    audit = run.audit()
-    if not audit or not audit.get("secrets"):
-        return Html("")
-    rows = []
-    for secret in audit["secrets"]:
-        most = math.log2(max(2, secret["candidates"]))
-        width = f"width: {100 * min(1.0, max(0.0, secret['exposure'] / most)):.1f}%"
-        bar = div(div(class_="reach", style=width), class_="bar", role="img", aria_label=f"of {most:.1f} bits")
-        place = f"{secret['rank']:,} of {secret['candidates']:,}"
-        rows.append([secret["text"], place, joined(f"{secret['exposure']:.1f} of {most:.1f} bits", bar)])
-    return section(
-        element("h2", "Planted secrets"),
-        paragraph("How far ahead of other candidates the model puts a secret that stood in its training data."),
-        table(["secret", "rank", "exposure"], rows, "secrets stacked"),
-        paragraph(str(audit.get("note", "")), class_="note"),
-    )
 
 
 def _settings(run: Run) -> Html:

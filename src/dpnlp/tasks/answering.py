@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Column, Numbers
-from dpnlp.data.questions import Question
+from dpnlp.data.questions import Answer, Question
 from dpnlp.metrics.score import Score
 from dpnlp.metrics.squad import Squad, squad
 from dpnlp.tasks.reading import TOKENS, Reading, cross_entropy
@@ -62,6 +62,14 @@ class Answering(Reading[Question]):
             for record, offsets in zip(windows["record"], windows["offsets"], strict=True)
         ]
         return {**made, "start": [start for start, _ in places], "end": [end for _, end in places]}
+
+    def made_up(self, words: Sequence[str], choices: Sequence[int]) -> Question:
+        """A question of one half of the words, about the other half; any of these is the answer."""
+        half = len(words) // 2
+        asked, told = words[:half], words[half:]
+        place = choices[0] % len(told)
+        answer = Answer(told[place], len(" ".join(("", *told[:place]))))
+        return Question("", " ".join(asked), " ".join(told), (answer,), None)
 
     def loss(self, model: nnx.Module, batch: dict[str, Array]) -> Array:
         """The mean of the cross-entropies of both ends, each over the window's own tokens."""

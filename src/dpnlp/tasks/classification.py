@@ -17,12 +17,23 @@ from dpnlp.tasks.reading import TOKENS, Reading, counted, cross_entropy
 
 @dataclass(frozen=True)
 class Classification(Reading[Labelled]):
-    """A text, or two, in and a label out. What is longer than `longest` is cut, the longer text of two first."""
+    """A text, or two, in and a label out. What is longer than `longest` is cut, the longer text of two first.
+
+    `pairs` says that texts come in twos, for whoever makes some up.
+    """
+
+    pairs: bool = False
 
     columns: ClassVar[tuple[Column, ...]] = (*TOKENS, Column("label", ragged=False))
 
     def numbers(self, records: Sequence[Labelled]) -> Numbers:
         return {**self._texts(records), "label": [self._known(record.label) for record in records]}
+
+    def made_up(self, words: Sequence[str], choices: Sequence[int]) -> Labelled:
+        """A text of all words, or two of one half each, with any label."""
+        half = len(words) // 2 if self.pairs else len(words)
+        second = " ".join(words[half:]) if self.pairs else None
+        return Labelled(" ".join(words[:half]), second, self.labels[choices[0] % len(self.labels)], None)
 
     def loss(self, model: nnx.Module, batch: dict[str, Array]) -> Array:
         """The cross-entropy of the label."""

@@ -63,6 +63,10 @@ class Reading(ABC, Generic[R]):
         """The records as numbers, to be learned from."""
 
     @abstractmethod
+    def made_up(self, words: Sequence[str], choices: Sequence[int]) -> R:
+        """Nobody's record, of these words; each choice is a whole number, by which one of several things is taken."""
+
+    @abstractmethod
     def loss(self, model: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:
         """The loss of each example [batch], which depends on that example alone (law 4)."""
 
@@ -79,6 +83,10 @@ class Reading(ABC, Generic[R]):
         made_by = type(self).__name__, state(self.tokenizer), *self._decisive
         largest = max(self.tokenizer.get_vocab().values())
         return kept(records, self.columns, self.numbers, made_by, cache=cache, largest=largest)
+
+    def examples(self, records: Sequence[R]) -> Examples:
+        """The same of a few records, kept nowhere."""
+        return Examples.of(self.columns, self.numbers(records))
 
     @property
     def _decisive(self) -> tuple[Any, ...]:

@@ -38,6 +38,10 @@ class Tagging(Reading[Tagged]):
             made["tags"].append(tags)
         return made
 
+    def made_up(self, words: Sequence[str], choices: Sequence[int]) -> Tagged:
+        """A sentence of the words, each with any tag."""
+        return Tagged(tuple(words), tuple(self.labels[choice % len(self.labels)] for choice in choices), None)
+
     def loss(self, model: nnx.Module, batch: dict[str, Array]) -> Array:
         """The cross-entropy of the tags, as the mean over the example's own words."""
         losses = cross_entropy(model(batch), batch["tags"])

@@ -14,7 +14,7 @@ from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Examples, Ragged
 from dpnlp.data.pairs import Pair, Pairs
-from dpnlp.data.tokens import encoded, tokenized
+from dpnlp.data.tokens import encoded, in_memory, tokenized
 from dpnlp.metrics.bleu import bleu, chrf
 from dpnlp.metrics.score import Score
 from dpnlp.models import cross_entropy
@@ -67,16 +67,22 @@ class Translation:
         """The same with another model of the same shape, such as one that was trained."""
         return replace(self, pretrained=replace(self.pretrained, model=cast(Seq2Seq, model)))
 
+    @property
+    def tokenizer(self) -> Any:
+        return self.pretrained.tokenizer
+
     def dataset(self, pairs: Pairs, cache: Path) -> Examples:
         """Pairs of texts as the engine takes them, tokenized once and kept in the cache."""
-        return tokenized(
-            pairs,
-            self._tokenizer,
-            longest=self.longest,
-            prefix=self.prefix,
-            languages=self.languages,
-            cache=cache,
-        )
+        return tokenized(pairs, self.tokenizer, cache=cache, **self._settings)
+
+    def examples(self, pairs: Sequence[Pair]) -> Examples:
+        """The same of a few pairs, kept nowhere."""
+        return in_memory(pairs, self.tokenizer, **self._settings)
+
+    def made_up(self, words: Sequence[str], choices: Sequence[int]) -> Pair:
+        """Nobody's pair: one half of the words is said to be the translation of the other."""
+        half = len(words) // 2
+        return Pair(" ".join(words[:half]), " ".join(words[half:]), None)
 
     def loss(self, model: nnx.Module, batch: dict[str, jax.Array]) -> jax.Array:  # [batch]
         """The cross-entropy of each target, as the mean over its own tokens (law 4)."""
@@ -97,7 +103,7 @@ class Translation:
             arrays = {"ids": ids, "mask": mask, "inputs": inputs, "targets": targets, "target_mask": target_mask}
             return cross_entropy.losses(nnx.merge(structure, state), arrays, mean=False)
 
-        sides, pad, found = [Ragged.of(sources), Ragged.of(targets)], self._tokenizer.pad_token_id, []
+        sides, pad, found = [Ragged.of(sources), Ragged.of(targets)], self.tokenizer.pad_token_id, []
         for start in range(0, len(pairs), batch):
             place = np.minimum(np.arange(start, start + batch), len(pairs) - 1)
             arrays = [array for side in sides for array in side.padded(place, length, pad)]
@@ -108,7 +114,7 @@ class Translation:
         """The translation of each text, by the model alone: it never sees a reference."""
         ids = self._sources(texts)
         found = generate(self.pretrained.model, ids, self._options(writing), batch=min(writing.batch, len(ids)))
-        return [text.strip() for text in self._tokenizer.batch_decode(found, skip_special_tokens=True)]
+        return [text.strip() for text in self.tokenizer.batch_decode(found, skip_special_tokens=True)]
 
     def score(self, pairs: Sequence[Pair], writing: Writing) -> "Scored":
         """The model's own translations of the sources, to be compared with the targets."""
@@ -118,11 +124,11 @@ class Translation:
         return self._encoded([self.prefix + text for text in texts])
 
     def _encoded(self, texts: Sequence[str], target: bool = False) -> list[list[int]]:
-        return encoded(texts, self._tokenizer, longest=self.longest, languages=self.languages, target=target)
+        return encoded(texts, self.tokenizer, longest=self.longest, languages=self.languages, target=target)
 
     @property
-    def _tokenizer(self) -> Any:
-        return self.pretrained.tokenizer
+    def _settings(self) -> dict[str, Any]:
+        return {"longest": self.longest, "prefix": self.prefix, "languages": self.languages}
 
     def _options(self, writing: Writing) -> Generation:
         return writing.options(self.pretrained, self.languages[1] if self.languages else None)
