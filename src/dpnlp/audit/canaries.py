@@ -315,7 +315,9 @@ def _sure(coins: NDArray[np.bool_], delta: float, confidence: float) -> float:
 
 
 _LIMITS = (
-    "An audit that refutes nothing proves nothing: other canaries, more of them, or a better attack may show more. A "
-    "defect that leaves ε below the bound that so many coins can show, or that spares records such as these, is not "
-    "seen. Only the proof behind the guarantee speaks of all records and all attacks."
+    "An audit that refutes nothing proves nothing: other canaries, more of them, or a better attack may show more. It "
+    "may see training that hardly adds noise or does not clip; half of the noise that is claimed, or a record that is "
+    "used twice, it does not see, not even with the best of scores. Only the proof behind the guarantee speaks of all "
+    "records and all attacks."
 )
+"""What is said of every audit; `python -m benchmarks.canaries` has the defects that were planted."""
