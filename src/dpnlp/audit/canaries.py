@@ -120,7 +120,7 @@ def scores(
 
     `trains` says which weights were trained. No score looks at who was put in.
     """
-    before, after = apart(start, trains), apart(trained, trains).parameters
+    before, after = apart(start, trains), jax.device_get(apart(trained, trains).parameters)  # wherever they were
     common = jax.tree.map(jnp.zeros_like, before.parameters)
     for rows, given in examples.by_length(batch, longest):
         common = _add_gradients(loss, before.frame, before.rest, before.parameters, common, given, len(rows))
