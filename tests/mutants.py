@@ -58,6 +58,8 @@ LEAVES = (
 ENDS = "            if ends():\n                break\n"
 MEMBERSHIP, LIRA = ("audit/test_membership.py",), ("audit/test_lira.py",)
 INVERSION = ("audit/test_inversion.py",)
+UNITS, EXTRACTION = ("audit/test_units.py",), ("audit/test_extraction.py",)
+FOLDER, AUDIT_RUN = ("runs/test_folder.py",), "cli/test_audit_run.py::test_"
 CANARIES, CANARIES_CLI = "audit/test_canaries.py::test_", "cli/test_canaries.py::test_"
 COUNTED = (f"{CANARIES_CLI}canaries_are_records_like_any_other_in_the_plan_the_events_the_ledger_and_the_statement",)
 NODES, NODES_CLI, GRAPH_LAWS = ("tasks/test_nodes.py",), ("cli/test_nodes.py",), ("laws/test_graph_laws.py",)
@@ -2498,6 +2500,132 @@ DEFECTS = (
         "        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(known) / columns))\n",
         "",
         ("runs/test_plots.py",),
+    ),
+    Defect(
+        "an attack takes members for others",
+        "audit/units.py",
+        "apart = [key for key in outside if key not in inside]",
+        "apart = list(outside)",
+        UNITS,
+    ),
+    Defect(
+        "an owner who is in the training set is taken for another by what else he wrote",
+        "audit/units.py",
+        "    if unit is Unit.EXAMPLE:\n",
+        "    if unit:\n",
+        UNITS,
+    ),
+    Defect(
+        "an audit writes training texts in clear without being asked",
+        "audit/extraction.py",
+        " if texts else {})",
+        " if self else {})",
+        EXTRACTION,
+    ),
+    Defect(
+        "what others' texts come out counts as memory, too",
+        "audit/extraction.py",
+        "[False] * len(self.others)",
+        "[one.whole for one in self.others]",
+        EXTRACTION,
+    ),
+    Defect(
+        "a text whose beginning comes out counts as written out to the end",
+        "audit/extraction.py",
+        "return words_of(self.written)[: len(rest)] == rest",
+        "return words_of(self.written) == rest[: len(words_of(self.written))]",
+        EXTRACTION,
+    ),
+    Defect(
+        "an attacker suspects the texts that a model expects least",
+        "audit/extraction.py",
+        "np.argsort(-np.asarray(ranks, np.float64)",
+        "np.argsort(np.asarray(ranks, np.float64)",
+        EXTRACTION,
+    ),
+    Defect(
+        "what an audit found of the training set lies among what may be published",
+        "runs/folder.py",
+        "file = self._audit(covered) if covered else self._apart(AUDIT)",
+        "file = self._audit(True)",
+        FOLDER,
+    ),
+    Defect(
+        "who is a member passes for covered by the guarantee",
+        "runs/folder.py",
+        '"membership": False,',
+        '"membership": True,',
+        FOLDER,
+    ),
+    Defect(
+        "what an audit found of the training set does not say that it is not covered",
+        "runs/folder.py",
+        "own = finding if covered else {",
+        "own = finding if attack else {",
+        FOLDER,
+    ),
+    Defect(
+        "the report shows what an audit found of the training set",
+        "runs/attacks.py",
+        'return _section("How it was attacked", run.audit())',
+        'return _section("How it was attacked", run.audit() | run.audit(covered=False))',
+        ("runs/test_page.py",),
+    ),
+    Defect(
+        "a shadow run learns from all that are attacked",
+        "cli/shadow_runs.py",
+        "np.append(coin, np.ones(",
+        "np.append(np.ones(len(coin), bool), np.ones(",
+        (f"{AUDIT_RUN}a_shadow_run_learns_from_its_coins_and_from_all_members_that_are_not_attacked",),
+    ),
+    Defect(
+        "a shadow run knows nothing of the members that are not attacked",
+        "cli/shadow_runs.py",
+        "np.ones(len(chosen.rest), bool)",
+        "np.zeros(len(chosen.rest), bool)",
+        (f"{AUDIT_RUN}a_shadow_run_learns_from_its_coins_and_from_all_members_that_are_not_attacked",),
+    ),
+    Defect(
+        "all shadow runs have the same noise",
+        "cli/shadow_runs.py",
+        "np.random.SeedSequence((seed, run))",
+        "np.random.SeedSequence((seed, 0))",
+        (f"{AUDIT_RUN}a_shadow_run_learns_from_its_coins_and_from_all_members_that_are_not_attacked",),
+    ),
+    Defect(
+        "the coins of shadow runs are those of the attacked one",
+        "cli/audit_run.py",
+        "coins = lira.drawn(len(drawn.attacked), self.shadows, self.seed)",
+        "coins = np.tile(drawn.are_members, (self.shadows, 1))",
+        (f"{AUDIT_RUN}shadow_runs_tell_members_by_the_likelihood_ratio",),
+    ),
+    Defect(
+        "shadow runs learn from private data without a word",
+        "cli/audit_run.py",
+        "if target.asked.privacy.is_private:",
+        "if target.asked.privacy.is_private is None:",
+        (f"{AUDIT_RUN}shadow_runs_of_a_private_run_are_announced_and_charge_no_ledger",),
+    ),
+    Defect(
+        "who is in or out breaks a promise about who is exchanged for whom",
+        "cli/audit_run.py",
+        " and claimed.adjacency is not Adjacency.REPLACE",
+        "",
+        (f"{AUDIT_RUN}a_promise_that_shadow_runs_refute_is_exit_code_3",),
+    ),
+    Defect(
+        "a run is attacked with data that have changed since",
+        "cli/attacked.py",
+        "if charged and fingerprint(",
+        "if not charged and fingerprint(",
+        (f"{AUDIT_RUN}a_run_whose_data_are_gone_or_changed_is_not_attacked",),
+    ),
+    Defect(
+        "a run is attacked with other records than it learned from",
+        "cli/attacked.py",
+        "not 0 <= planned - found <= planted",
+        "planned < found",
+        (f"{AUDIT_RUN}a_run_whose_data_are_gone_or_changed_is_not_attacked",),
     ),
     Defect(
         "canaries are never put among the records",

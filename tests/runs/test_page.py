@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.markup import element
-from dpnlp.runs.page import account_command, page_of_run, page_of_runs
+from dpnlp.runs.page import account_command, page_of_audit, page_of_run, page_of_runs
 
 from .fakes import SENTENCES, fake
 
@@ -191,6 +191,56 @@ def test_the_events_are_shown_as_they_are_recorded(tmp_path):
     boxes = re.findall(r"<pre>(.*?)</pre>", page_of_run(run), re.DOTALL)
     shown = [Page(box).text for box in boxes]
     assert run.privacy["events"] in [json.loads(text) for text in shown if text.startswith("[")]
+
+
+def attacked(run):
+    """A run with a finding of each attack, as the attacks write them."""
+    points = [{"level": level, "tpr": 10 * level} for level in (0.001, 0.01, 0.1)]
+    attack = {"attack": "loss", "auc": 0.7, "points": points, "roc": [(0.0, 0.0), (0.1, 0.6), (1.0, 1.0)]}
+    membership = {"unit": "user", "members": 1200, "attacks": [attack], "promised": [0.02, 0.2, 0.9], "notes": ["n1"]}
+    side = {"texts": 30, "whole": 20, "verbatim_share": 0.75}
+    unprompted = {"overlap": 0.5, "overlap_of_others": 0.125, "statement": "n3"}
+    extraction = {"given": "the source", "members": side, "others": side | {"whole": 1}, "statement": "n2"}
+    inverted = {"label": "<bad>", "text": "<ba> bo", "probability": 0.999, "by_chance": 0.25}
+    run.add_audit("membership", membership)
+    run.add_audit("extraction", extraction | {"unprompted": unprompted})
+    run.add_audit("inversion", {"labels": [inverted], "notes": ["n4"]})
+    return run
+
+
+def test_the_page_of_an_audit_shows_every_attack_and_says_that_it_is_not_covered(tmp_path):
+    page = Page(page_of_audit(audited(attacked(fake(tmp_path / "a")))))
+    assert not page.open
+    for phrase in (
+        "Not to be published. This audit has looked at the training set, so that what it found is not covered",
+        "The run promises ε ≤ 4 at δ = 1e-06 for one example.",
+        "1,200 users that the model learned from, and as many others",
+        "0.700",
+        "at most, by the promise",
+        "20 of 30",
+        "12.5 %",
+        "<ba> bo",
+        "99.9 %",
+        "Planted secrets",
+        *("n1", "n2", "n3", "n4"),
+    ):
+        assert phrase in page.text, phrase
+    assert "svg" in page.tags
+    assert ("href", "../report.html") in page.attributes
+    assert "The run promises nothing." in Page(page_of_audit(attacked(fake(tmp_path / "b", epsilon=math.inf)))).text
+
+
+def test_law_9_the_report_shows_nothing_of_attacks_that_looked_at_the_training_set(tmp_path):
+    run = fake(tmp_path / "a")
+    before = page_of_run(run)
+    run.add_audit("membership", {"unit": "user"})
+    run.add_audit("extraction", {"given": "the source"})
+    assert page_of_run(run) == before
+    page = Page(page_of_run(attacked(run)))
+    assert "How it was attacked" in page.text
+    assert "<ba> bo" in page.text
+    for phrase in ("n1", "n2", "n3", "1,200 users", "0.700", "20 of 30", "not covered by the guarantee of the run"):
+        assert phrase not in page.text
 
 
 @pytest.mark.parametrize("exposure", [-1.0, 0.0, 40.0])

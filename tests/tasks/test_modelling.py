@@ -200,3 +200,10 @@ def test_what_cannot_be_is_refused(made, sentence):
     with pytest.raises(BadInput) as refusal:
         made()
     assert str(refusal.value) == sentence
+
+
+def test_the_surprise_of_a_text_is_that_of_all_its_tokens_and_its_end():
+    task, texts = Modelling(lstm(), longest=5), sentences(9, seed=4)
+    expected = [task.score([text]).losses.sum() for text in texts]
+    np.testing.assert_allclose(task.surprise(texts, batch=4), expected, rtol=1e-5)
+    assert len(set(np.round(expected, 3))) > 5

@@ -55,6 +55,7 @@ COMMANDS: Commands = {
     ("account", "mechanism", "exponential"): Command(
         "dpnlp.cli.mechanism:Exponential", "A choice among candidates with scores"
     ),
+    ("audit",): Command("dpnlp.cli.audit_run:AuditRun", "Attack a finished run: who was trained on, what comes out?"),
     ("audit", "mechanism"): Command("dpnlp.cli.audit:BlackBox", "Test what any mechanism claims on two inputs"),
     ("audit", "mechanism", "randomized-response"): Command(
         "dpnlp.cli.audit:AuditRandomizedResponse", "Test randomized response"

@@ -29,11 +29,13 @@ def print_facts(title: str, facts: Mapping[str, str]) -> None:
     _console().print(table, "")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> None:
-    """A table with a title; the first column is text, the others are figures."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "", figures_from: int = 1
+) -> None:
+    """A table with a title; the first column is text, or some more, and the others are figures."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, style="bold"), title_justify="left")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+        table.add_column(column, justify="left" if index < figures_from else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     _console().print(table)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpnlp.data.cache import Examples
     from dpnlp.data.records import Records
     from dpnlp.metrics.score import Score
-    from dpnlp.training import Charge, Outcome, Plan, Secret
+    from dpnlp.training import Charge, Options, Outcome, Plan, Secret
     from dpnlp.training.checkpoints import Evaluation
     from dpnlp.training.dataset import Dataset
 
@@ -124,6 +124,23 @@ def whose(examples: "Examples", unit: str) -> "np.ndarray[Any, Any] | None":
     return examples.owners
 
 
+def options_of(asked: "Train", plan: "Plan") -> "Options":
+    """How a run with these settings is carried out."""
+    from dpnlp.training import Options, Placement
+
+    learning = asked.learning
+    every = round(learning.evaluate_every * plan.schedule.lots_per_epoch)
+    return Options(
+        physical_batch=learning.physical_batch,
+        lengths=learning.lengths or None,
+        placement=Placement(learning.devices),
+        evaluate_every=max(1, every) if learning.evaluate_every else 0,
+        checkpoint_every=learning.checkpoint_every,
+        average=learning.average,
+        examples_per_owner=asked.privacy.examples_of_one,
+    )
+
+
 class Training:
     """One call of the verb."""
 
@@ -186,19 +203,9 @@ class Training:
             )
 
     def _trained(self, before: Sequence[Mapping[str, Any]]) -> "Outcome":
-        from dpnlp.training import Options, Placement, train
+        from dpnlp.training import train
 
         asked, learning = self.asked, self.asked.learning
-        every = round(learning.evaluate_every * self.plan.schedule.lots_per_epoch)
-        options = Options(
-            physical_batch=learning.physical_batch,
-            lengths=learning.lengths or None,
-            placement=Placement(learning.devices),
-            evaluate_every=max(1, every) if learning.evaluate_every else 0,
-            checkpoint_every=learning.checkpoint_every,
-            average=learning.average,
-            examples_per_owner=asked.privacy.examples_of_one,
-        )
         try:
             with interruptible() as interrupted:
                 return train(
@@ -207,7 +214,7 @@ class Training:
                     self.job.dataset,
                     self.plan,
                     learning.build().build(self.plan.schedule.steps),
-                    options,
+                    options_of(asked, self.plan),
                     trains=self.job.start.trains,
                     owners=self.job.owners,
                     secret=self._secret,

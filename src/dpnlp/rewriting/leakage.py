@@ -55,17 +55,17 @@ class Leakage:
 
 def leakage(released: Sequence[str], behind: Sequence[str]) -> Leakage:
     """Compares released texts with the texts that a rewriter was made of. Case does not count, nor does spacing."""
-    known = {words: text for text in behind if (words := _words(text))}
+    known = {words: text for text in behind if (words := words_of(text))}
     if not released or not known:
         raise BadInput(
             "leakage: there must be a text on either side; give released texts and those behind the rewriter."
         )
     grams = {gram for words in known for gram in _grams(words, N)}
-    found = [gram in grams for text in released for gram in _grams(_words(text), N)]
+    found = [gram in grams for text in released for gram in _grams(words_of(text), N)]
     nearest = list(_nearest(released, known))
     return Leakage(
         texts=len(released),
-        whole=_mean([_words(text) in known for text in released]),
+        whole=_mean([words_of(text) in known for text in released]),
         overlap=_mean(found),
         alike=_mean([near.alike for near in nearest]),
         nearest=tuple(nearest[:_SHOWN]),
@@ -75,7 +75,8 @@ def leakage(released: Sequence[str], behind: Sequence[str]) -> Leakage:
 Words = tuple[str, ...]
 
 
-def _words(text: str) -> Words:
+def words_of(text: str) -> Words:
+    """The words of a text, in lower case."""
     return tuple(text.lower().split())
 
 
@@ -91,7 +92,7 @@ def _nearest(released: Sequence[str], known: Mapping[Words, str]) -> Iterator[Ne
     at_once = max(1, _ENTRIES // len(behind))
     for start in range(0, len(released), at_once):
         texts = released[start : start + at_once]
-        own = [_words(text) for text in texts]
+        own = [words_of(text) for text in texts]
         shared = (_sets(own, number) @ sets.T).toarray()
         alike = shared / (np.array([len(set(words)) for words in own])[:, None] + sizes - shared)
         for text, row, best in zip(texts, alike, alike.argmax(axis=1), strict=True):

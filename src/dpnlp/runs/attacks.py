@@ -1,8 +1,8 @@
 """The part of a report that shows how a model was attacked: a small function for each attack, from what it found."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dpnlp.runs.folder import Run
 from dpnlp.runs.markup import Html, div, element, joined, paragraph, section, table
@@ -11,13 +11,42 @@ from dpnlp.runs.tables import cost
 Finding = Mapping[str, Any]
 
 
+class Shown(NamedTuple):
+    """What an attack found, for a page or a terminal: a question, what was done, a table, and how much it says."""
+
+    title: str
+    lead: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str]
+    style: str = "scores"
+    figures_from: int = 1  # the first column that holds figures
+    more: Sequence[Html] = ()  # below the table, on a page alone
+
+    def on_page(self) -> list[Html]:
+        """The same as a part of a page."""
+        return [
+            element("h3", self.title),
+            paragraph(self.lead),
+            table(self.heads, self.rows, self.style, self.figures_from),
+            *self.more,
+            *(paragraph(note, class_="note") for note in self.notes),
+        ]
+
+
 def attacked(run: Run) -> Html:
     """What those attacks found that the guarantee covers; nothing where there was none."""
     return _section("How it was attacked", run.audit())
 
 
+def exposed(run: Run) -> Html:
+    """What those attacks found that the guarantee does not cover."""
+    return _section("With the training set at hand", run.audit(covered=False))
+
+
 def _section(title: str, found: Mapping[str, Finding]) -> Html:
-    parts = [part for attack, show in _SHOWN.items() if attack in found for part in show(found[attack])]
+    parts = [part for attack, show in _PLANTED.items() if attack in found for part in show(found[attack])]
+    parts += [part for attack, show in SHOWN.items() if attack in found for part in show(found[attack]).on_page()]
     return section(element("h2", title), *parts) if parts else Html("")
 
 
@@ -88,8 +117,80 @@ def _exposed(secrets: Iterable[Finding], what: str) -> Html:
     return table([what, "rank", "exposure"], rows, "secrets stacked")
 
 
-_SHOWN: Mapping[str, Callable[[Finding], list[Html]]] = {
-    "secrets": _secrets,
-    "canaries": _canaries,
+def _membership(found: Finding) -> Shown:
+    """How well attacks tell members from others, with the curves of found over false alarms."""
+    from dpnlp.runs import plots
+
+    levels = [point["level"] for point in found["attacks"][0]["points"]]
+    rows = [
+        [attack["attack"], f"{attack['auc']:.3f}", *(_percent(point["tpr"]) for point in attack["points"])]
+        for attack in found["attacks"]
+    ]
+    if found["promised"]:
+        rows.append(["at most, by the promise", "–", *map(_percent, found["promised"])])
+    figure = plots.roc({attack["attack"]: attack["roc"] for attack in found["attacks"]})
+    return Shown(
+        "Who was trained on?",
+        f"{found['members']:,} {found['unit']}s that the model learned from, and as many others, are told apart by how "
+        "well it knows them.",
+        ["attack by", "AUC", *(f"at {_percent(level)}" for level in levels)],
+        [*rows, ["guessing", "0.500", *map(_percent, levels)]],
+        [_AT_RATES, *found["notes"]],
+        more=[div(element("figure", Html(plots.as_svg(figure, "membership"))), class_="figures")],
+    )
+
+
+_AT_RATES = (
+    "AUC is the probability that a member gets a higher score than another. The other columns are the members that are "
+    "found at these rates of false alarms, or lower ones."
+)
+
+
+def _extraction(found: Finding) -> Shown:
+    """What of the training texts comes out, beside what of other texts is guessed."""
+    sides, own, texts = (found["members"], found["others"]), found.get("unprompted"), found.get("texts", [])
+    rows = [
+        ["texts written out to the end", *(f"{side['whole']:,} of {side['texts']:,}" for side in sides)],
+        ["their words, in a row", *(_percent(side["verbatim_share"]) for side in sides)],
+    ]
+    if own:
+        rows.append(["four words in a row, unprompted", *(_percent(own[f"overlap{of}"]) for of in ("", "_of_others"))])
+    return Shown(
+        "What comes out of it?",
+        f"The model is given {found['given']}, and what it writes is compared with the text, word by word.",
+        ["what it writes", "of training texts", "of other texts"],
+        rows,
+        [found["statement"], *([own["statement"]] if own else [])],
+        more=[table(["written out to the end"], [[text] for text in texts], "samples stacked")] if texts else [],
+    )
+
+
+def _inversion(found: Finding) -> Shown:
+    """The text that the model believes in most, for each label."""
+    return Shown(
+        "What does it take for a label?",
+        "Of all texts of a few tokens, the one that the model is most certain of, found by its gradients.",
+        ["label", "text", "believed", "random tokens"],
+        [
+            [one["label"], one["text"], _percent(one["probability"]), _percent(one["by_chance"])]
+            for one in found["labels"]
+        ],
+        found["notes"],
+        "stacked",
+        2,
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+_PLANTED: Mapping[str, Callable[[Finding], list[Html]]] = {"secrets": _secrets, "canaries": _canaries}
+"""How is shown what attacks found of records that are made up."""
+
+SHOWN: Mapping[str, Callable[[Finding], Shown]] = {
+    "membership": _membership,
+    "extraction": _extraction,
+    "inversion": _inversion,
 }
-"""How what an attack found is shown, in this order."""
+"""How is shown what attacks found of the model, and of what it was trained on."""

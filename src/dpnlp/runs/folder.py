@@ -47,6 +47,11 @@ ATTACKS: Mapping[str, bool] = {
 """The attacks on a run, and whether the guarantee covers what they find. It does where only the model and made-up
 records were looked at; one that tells the training set from other texts, or looks for it, is not covered (law 9)."""
 
+NOT_COVERED_BY = (
+    "This audit has looked at the training set, so that what it found is not covered by the guarantee of the run: keep "
+    "it as you keep the data."
+)
+
 _NOTHING_MORE: Mapping[str, Any] = {"plan": {}, "events": [], "previous": []}
 """What privacy.json says beside the guarantee where nothing else is known."""
 
@@ -247,9 +252,9 @@ class Run:
         if attack not in ATTACKS:
             raise BadInput(f"attack = {attack}: it must be one of {', '.join(ATTACKS)}.")
         covered = ATTACKS[attack]
-        if not covered:
-            self._apart(AUDIT)
-        write(self._audit(covered), as_json(AUDIT, {**self.audit(covered), attack: finding}, indent=2) + "\n")
+        file = self._audit(covered) if covered else self._apart(AUDIT)
+        own = finding if covered else {**finding, "not_covered": NOT_COVERED_BY}
+        write(file, as_json(AUDIT, {**self.audit(covered), attack: own}, indent=2) + "\n")
 
     def _audit(self, covered: bool) -> Path:
         return self.path / AUDIT if covered else self.path / NOT_COVERED / AUDIT

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.guarantee import Guarantee, NoiseSource, Trust
-from dpnlp.runs.attacks import attacked, refuted
+from dpnlp.runs.attacks import attacked, exposed, refuted
 from dpnlp.runs.classes import classes
-from dpnlp.runs.folder import Run
+from dpnlp.runs.folder import NOT_COVERED_BY, Run
 from dpnlp.runs.markup import Html, box, div, element, paragraph, section, table
 from dpnlp.runs.tables import Table, cost, label, scores, settings
 from dpnlp.runs.unigram import unigram
@@ -41,6 +41,27 @@ def page_of_run(run: Run, samples: int = 8) -> str:
         attacked(run),
         _verification(run),
         _settings(run),
+    )
+
+
+def page_of_audit(run: Run) -> str:
+    """The page of all attacks on a run, which is not covered by the guarantee."""
+    promised = run.guarantee
+    said = (
+        f"The run promises ε ≤ {cost(promised.epsilon)} at δ = {promised.delta:g} for one {promised.unit}."
+        if promised.is_private
+        else "The run promises nothing."
+    )
+    return _page(
+        f"Audit of {run.name}",
+        _header("Audit of a run", run.name, _about(run)),
+        refuted(run),
+        div(element("strong", "Not to be published. "), NOT_COVERED_BY, class_="banner caution", role="alert"),
+        section(
+            paragraph(said, " What it reached is in ", element("a", "its report", href=f"../{run.report.name}"), ".")
+        ),
+        exposed(run),
+        attacked(run),
     )
 
 

@@ -111,9 +111,9 @@ class Modelling:
             made = self._packed(texts.ragged["ids"], np.asarray(owners), self.tokens_per_owner)
         return made.examples(owned=owners is not None)
 
-    def examples(self, texts: Sequence[Text]) -> Examples:
-        """A few texts as the engine takes them, a row for each, kept nowhere."""
-        return self.rows(Examples.of(COLUMNS, self._numbers(texts)), None)
+    def examples(self, texts: Sequence[Text], owners: NDArray[Any] | None = None) -> Examples:
+        """A few texts as the engine takes them, kept nowhere: a row for each, or rows of the `owners` of these."""
+        return self.rows(Examples.of(COLUMNS, self._numbers(texts)), owners)
 
     def made_up(self, words: Sequence[str], choices: Sequence[int]) -> Text:
         """Nobody's text: the words."""
@@ -138,6 +138,11 @@ class Modelling:
                 place = slice(ends[row] - sizes[row], ends[row])
                 losses[place], guesses[place] = loss[: sizes[row]], guess[: sizes[row]]
         return Modelled(tuple(texts), targets, losses, guesses, self.unknown, self.tokenizer)
+
+    def surprise(self, texts: Sequence[Text], batch: int = 32) -> NDArray[np.float32]:
+        """−log p of each text as a whole, [texts]: how little the model expects it."""
+        found = self.score(texts, batch)
+        return np.add.reduceat(found.losses, found.tokens.offsets[:-1])
 
     def proceed(self, prompts: Sequence[str], how: Continuing) -> list[str]:
         """What the model adds to each prompt. Of a prompt for which it has no room the last tokens are read."""

@@ -1,0 +1,155 @@
+"""A finished run that is attacked: its model, what that started from, and what it learned from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpnlp.accounting.fingerprint import fingerprint, key_path
+from dpnlp.accounting.ledger import Ledger
+from dpnlp.audit.units import Units, numbered, units
+from dpnlp.checks import BadInput
+from dpnlp.cli.config import warn
+from dpnlp.guarantee import Unit
+from dpnlp.runs.folder import Run
+
+if TYPE_CHECKING:
+    from dpnlp.audit.membership import Scores
+    from dpnlp.cli.train import TrainTexts
+    from dpnlp.data.cache import Examples
+
+
+class Attacked(ABC):
+    """What attacks need of a run, whatever it has learned."""
+
+    ATTACKS: ClassVar[tuple[str, ...]] = ("membership",)
+
+    def __init__(self, run: Run, asked: "TrainTexts", others: Sequence[str]) -> None:
+        self.run, self.asked, self.unit = run, asked, Unit(asked.privacy.unit)
+        self.task = self.opened(str(run.path))
+        self.training, self.others = self._records(others)
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Those that fit."""
+        return self.ATTACKS
+
+    # The models
+
+    @abstractmethod
+    def opened(self, model: str) -> Any:
+        """The task with a model, which reads texts as the run does."""
+
+    @property
+    @abstractmethod
+    def started_from(self) -> str | None:
+        """The model that the run started from, if that one had learned the task, or to write."""
+
+    def reference(self, named: str | None) -> Any:
+        """The task with a model that has not seen the records: the one that is named, or what the run started from.
+
+        None where there is none.
+        """
+        if named is not None:
+            return self.opened(named)
+        if self.started_from is None:
+            return None
+        try:
+            return self.opened(self.started_from)
+        except BadInput as error:
+            warn(f"what the run started from cannot be opened, so that nothing is compared with it: {error}")
+            return None
+
+    # The records
+
+    def _records(self, others: Sequence[str]) -> tuple[list[Any], list[Any]]:
+        data = self.asked.data
+        own = replace(data, validation=(), test=()) if others and data.corpus is None else data
+        try:
+            splits = own.splits()
+            if splits.train is None:
+                raise BadInput("data.train is not given.")
+            self._refuse_changed(splits.train)
+            training = list(splits.train)
+        except BadInput as error:
+            raise BadInput(f"{self.run.path}: what it learned from is not there as it was: {error}") from None
+        self._refuse_another_number(training)
+        if others:
+            named = {"train": (), "validation": (), "test": tuple(others), "corpus": None, "held_out": 0.0}
+            splits = replace(data, **named).splits()
+        outside = [record for split in (splits.test, splits.validation) if split for record in split]
+        if not outside:
+            raise BadInput("others is not given: the run has no test data; name a file of records it has not seen.")
+        return training, [record for record in outside if self._known(record)]
+
+    def _known(self, record: Any) -> bool:
+        """Whether the model knows all labels of a record, which then differs from members in no such thing."""
+        return True
+
+    def _refuse_changed(self, train: Any) -> None:
+        """A private run left a fingerprint of its data in their ledger."""
+        chosen, files = self.asked.privacy.ledger, sorted(train.files)
+        ledger = Ledger(chosen) if chosen else Ledger.beside(train.place)
+        if not ledger.path.exists() or not key_path(ledger).exists():
+            return
+        what = f"dpnlp train {self.asked.name}"
+        releases = ledger.read().releases
+        charged = [entry for entry in releases if entry.what == what or entry.what.startswith(f"{what} by ")]
+        if charged and fingerprint(*files, ledger=ledger) not in {entry.fingerprint for entry in charged}:
+            raise BadInput(f"{files[0]} has changed since then; put back the file that it was.")
+
+    def _refuse_another_number(self, training: Sequence[Any]) -> None:
+        """Without a ledger it is still known how many records there were, up to canaries that were planted."""
+        planned = self.run.privacy["plan"].get("schedule", {}).get("records")
+        found = len(training) if self.unit is Unit.EXAMPLE else len({record.owner for record in training})
+        planted = self.run.config.get("audit", {}).get("canaries", 0)
+        if planned is not None and not 0 <= planned - found <= planted:
+            raise BadInput(
+                f"{self.run.path}: it learned from {planned} records, and its data have {found} by now; put back the "
+                "files that they were."
+            )
+
+    def drawn(self, most: int, seed: int) -> Units[Any]:
+        """Members, and as many others."""
+        return units(self.training, self.others, self.unit, most, seed, self.asked.privacy.examples_of_one)
+
+    # Losses
+
+    def examples(
+        self, task: Any, records: Sequence[Any], of: NDArray[np.int64]
+    ) -> tuple["Examples", NDArray[np.int64]]:
+        """Records as a loss takes them, and the unit of each example, where `of` says it of each record."""
+        made = task.examples(records)
+        return made, of if made.records is None else of[made.records]
+
+    def losses(self, task: Any, model: Any, attacked: Sequence[Sequence[Any]]) -> "Scores":
+        """The loss of each unit: the mean over its examples."""
+        from dpnlp.audit import membership
+
+        examples, of = self.examples(task, *numbered(attacked))
+        each = membership.losses(model, task.loss, examples, task.longest)
+        found: Scores = np.bincount(of, each) / np.bincount(of)
+        return found
+
+    def own_losses(self, task: Any, attacked: Sequence[Sequence[Any]]) -> "Scores":
+        """The losses of the task's own model."""
+        return self.losses(task, self.model_of(task), attacked)
+
+    @abstractmethod
+    def model_of(self, task: Any) -> Any:
+        """The model of a task."""
+
+    def confidences(self, losses: "Scores") -> "Scores":
+        """The scores φ of the likelihood ratio attack."""
+        return -losses
+
+    # Runs like it
+
+    @cached_property
+    def job(self) -> Any:
+        """What the run started with, to be trained again."""
+        return self.asked.job()

@@ -1,0 +1,67 @@
+"""Shadow runs for the likelihood ratio attack: trained as a run was, with its settings, and thrown away again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpnlp.audit.units import Units, numbered
+from dpnlp.cli.attacked import Attacked
+from dpnlp.cli.training import options_of
+from dpnlp.mechanisms.randomness import seeded
+
+if TYPE_CHECKING:
+    from dpnlp.training.dataset import Dataset
+
+
+def shadow_models(target: Attacked, chosen: Units[Any], coins: NDArray[np.bool_], seed: int) -> Iterator[Any]:
+    """A model for each line of coins [runs, units that are attacked].
+
+    It learns from those for which its coins fell so, and from all members that are not attacked: on the average from as
+    many as the run did. Where the run is private, so is each of these, with noise of its own. They have one shape, so
+    that what is compiled serves them all. Nothing of them is written down, and no ledger is charged: what they learned
+    is not released, and what an attack shows of it is not covered by any guarantee.
+    """
+    from dpnlp.training import Secret, train
+
+    asked, job = target.asked, target.job
+    pool, of = target.examples(job.task, *numbered(chosen.attacked + chosen.rest))
+    data = job.entering(pool)
+    for run, coin in enumerate(coins):
+        rows = np.flatnonzero(np.append(coin, np.ones(len(chosen.rest), bool))[of])
+        owners = None if job.owners is None else of[rows]
+        plan = asked.privacy.plan(len(rows if owners is None else set(owners)), asked.learning, asked.contribution())
+        options = options_of(asked, plan)
+        number = int(np.random.SeedSequence((seed, run)).generate_state(1, np.uint64)[0])
+        yield train(
+            job.start.model,
+            job.loss,
+            Rows(data, rows),
+            plan,
+            asked.learning.build().build(plan.schedule.steps),
+            replace(options, lengths=options.layout(data).lengths),
+            trains=job.start.trains,
+            owners=owners,
+            secret=Secret.drawn(seeded(number)),
+        ).model
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a data set, as a data set."""
+
+    data: "Dataset"
+    chosen: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.integer[Any]]:
+        return np.asarray(self.data.lengths)[self.chosen]
+
+    def batch(self, rows: NDArray[np.int64], length: int) -> Any:
+        return self.data.batch(self.chosen[rows], length)
