@@ -2722,8 +2722,8 @@ DEFECTS = (
     Defect(
         "a claim that canaries refute is passed over on the page",
         "runs/page.py",
-        "        refuted(run),\n",
-        "",
+        "        refuted(run),\n        _banner(run.guarantee),\n",
+        "        _banner(run.guarantee),\n",
         (f"{CANARIES_CLI}a_claim_that_is_refuted_is_said_loudly",),
     ),
     Defect(
