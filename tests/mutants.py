@@ -60,6 +60,8 @@ MEMBERSHIP, LIRA = ("audit/test_membership.py",), ("audit/test_lira.py",)
 INVERSION = ("audit/test_inversion.py",)
 UNITS, EXTRACTION = ("audit/test_units.py",), ("audit/test_extraction.py",)
 FOLDER, AUDIT_RUN = ("runs/test_folder.py",), "cli/test_audit_run.py::test_"
+CANARIES, CANARIES_CLI = "audit/test_canaries.py::test_", "cli/test_canaries.py::test_"
+COUNTED = (f"{CANARIES_CLI}canaries_are_records_like_any_other_in_the_plan_the_events_the_ledger_and_the_statement",)
 NODES, NODES_CLI, GRAPH_LAWS = ("tasks/test_nodes.py",), ("cli/test_nodes.py",), ("laws/test_graph_laws.py",)
 AGGREGATION, AGGREGATE, GCN = ("tasks/test_aggregation.py",), ("training/test_aggregate.py",), ("models/test_gcn.py",)
 SHARING, AGGREGATIONS = ("accounting/test_sharing.py",), ("accounting/test_aggregations.py",)
@@ -2624,6 +2626,112 @@ DEFECTS = (
         "not 0 <= planned - found <= planted",
         "planned < found",
         (f"{AUDIT_RUN}a_run_whose_data_are_gone_or_changed_is_not_attacked",),
+    ),
+    Defect(
+        "canaries are never put among the records",
+        "cli/canaries.py",
+        "            job.plant(chosen)\n",
+        "            pass\n",
+        COUNTED,
+    ),
+    Defect(
+        "the plan does not count the canaries that were put in",
+        "cli/training.py",
+        "records = self.job.records  #",
+        "records = self.job.records - (int(self.planted.canaries.put_in.sum()) if self.planted else 0)  #",
+        COUNTED,
+    ),
+    Defect(
+        "the statement of a run forgets its canaries",
+        "cli/training.py",
+        "own = own.with_canaries(canaries).with_exposures",
+        "own = own.with_exposures",
+        COUNTED,
+    ),
+    Defect(
+        "a statement says nothing of canaries",
+        "guarantee.py",
+        "        if self.canaries:\n            limits",
+        "        if False:\n            limits",
+        ("test_guarantee.py::test_canaries_are_named_where_there_are_any_and_nowhere_else",),
+    ),
+    Defect(
+        "the canaries of an earlier run are forgotten",
+        "cli/start.py",
+        "whole = whole.with_canaries(sum(run.guarantee.canaries for run in self.earlier))",
+        "whole = whole.with_canaries(0)",
+        (f"{CANARIES_CLI}an_earlier_run_s_canaries_are_named_too",),
+    ),
+    Defect(
+        "the scores of canaries know their coins",
+        "cli/canaries.py",
+        "        return Found(self.canaries, own,",
+        "        own = {name: score + 99 * self.canaries.put_in for name, score in own.items()}\n"
+        "        return Found(self.canaries, own,",
+        (f"{CANARIES_CLI}no_score_knows_the_coins",),
+    ),
+    Defect(
+        "the coins of canaries are not fair",
+        "audit/canaries.py",
+        "coins = below(source, 2, count)",
+        "coins = below(source, 3, count)",
+        (f"{CANARIES}coins_are_fair_and_each_is_its_own",),
+    ),
+    Defect(
+        "canaries are drawn where a seeded run's noise is",
+        "cli/canaries.py",
+        "        source.restart(_PLACE)\n",
+        "        source.restart()\n",
+        (f"{CANARIES_CLI}coins_come_from_elsewhere_than_the_noise",),
+    ),
+    Defect(
+        "a run that goes on draws its canaries anew",
+        "cli/canaries.py",
+        "        kept = _kept(asked, count)\n",
+        "        kept = None\n",
+        (f"{CANARIES_CLI}a_run_goes_on_with_no_other_canaries",),
+    ),
+    Defect(
+        "two scores of canaries have the confidence of one",
+        "audit/canaries.py",
+        "return 1 - (1 - confidence) / len(self.scores)",
+        "return confidence",
+        (f"{CANARIES}scores_share_what_may_go_wrong",),
+    ),
+    Defect(
+        "a canary is given an owner who has other records",
+        "data/joined.py",
+        "theirs + (int(own.max(initial=-1)) + 1)",
+        "theirs",
+        (f"{CANARIES}nobody_owns_a_canary_and_anything_else",),
+    ),
+    Defect(
+        "canaries are ranked among each other",
+        "audit/canaries.py",
+        "score[place], score[~coins])",
+        "score[place], score[coins])",
+        (f"{CANARIES}scores_that_know_everything_show_what_so_many_coins_can_show",),
+    ),
+    Defect(
+        "what canaries have in common is left in their scores",
+        "audit/canaries.py",
+        "    return {name: left(own, common[name]) for name, own in movement.items()}\n",
+        "    return movement\n",
+        (f"{CANARIES}scores_are_those_of_a_loop_over_canaries",),
+    ),
+    Defect(
+        "a claim that canaries refute is passed over on the page",
+        "runs/page.py",
+        "        refuted(run),\n        _banner(run.guarantee),\n",
+        "        _banner(run.guarantee),\n",
+        (f"{CANARIES_CLI}a_claim_that_is_refuted_is_said_loudly",),
+    ),
+    Defect(
+        "a claim that canaries refute ends in success",
+        "cli/train.py",
+        "return VIOLATED if run.audit()",
+        "return 0 if run.audit()",
+        (f"{CANARIES_CLI}a_claim_that_is_refuted_is_said_loudly",),
     ),
     Defect(
         "an audit tests its events on the outputs that it chose them by",

@@ -244,7 +244,7 @@ def test_what_is_said_of_how_many_it_takes_is_about_right():
     assert exact <= needed < 1.25 * exact
     assert f"it takes about {few.needed(CLAIM.epsilon, CLAIM.delta)}." in few.statement(CLAIM)
     assert few.needed(8.0, 1e-3) is None
-    assert "no number of them could at this δ" in few.statement(replace(CLAIM, epsilon=8.0, delta=1e-3))
+    assert "no number up to 1,000,000 could at this δ" in few.statement(replace(CLAIM, epsilon=8.0, delta=1e-3))
 
 
 @pytest.mark.parametrize("coin", [True, False])

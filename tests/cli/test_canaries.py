@@ -13,6 +13,7 @@ from dpnlp.accounting import pld
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.audit import canaries
 from dpnlp.audit.canaries import Canaries, Found
+from dpnlp.audit.membership import Membership
 from dpnlp.cli import canaries as wiring
 from dpnlp.events import Gaussian, PoissonSampled, Repeated
 from dpnlp.guarantee import Adjacency
@@ -167,6 +168,10 @@ def test_no_score_knows_the_coins(made, home, monkeypatch, dpnlp):
     line = command("modelling", "scored", "--privacy.epsilon 4 --audit.canaries 20")
     assert dpnlp(line)[0] == 0
     assert given == [20]
+    run = Run.open(home / "runs" / "scored")
+    coins = Canaries.from_json(run.canaries()).put_in
+    told = Membership("loss", np.arange(20.0), coins).auc
+    assert [score["auc"] for score in run.audit()["canaries"]["scores"]] == [told, 0.5]
 
 
 def test_a_run_that_was_stopped_goes_on_with_its_own_canaries_to_the_same_model(home, dpnlp):

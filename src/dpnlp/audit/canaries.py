@@ -20,6 +20,7 @@ What is found depends on the model, on made-up records and on coins, and on no o
 is post-processing: the guarantee covers it for everybody, and a canary is nobody.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,7 +33,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from dpnlp.audit.exposure import Exposed, expected_by_chance, ranked
-from dpnlp.audit.membership import Membership, Scores
+from dpnlp.audit.membership import GUESSED, Membership, Scores
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Examples
 from dpnlp.guarantee import Adjacency, Guarantee
@@ -43,8 +44,8 @@ WORDS = 12
 """Words of a canary."""
 CHOICES = 1 << 30
 """A choice is a whole number below this, by which a label or a place is taken."""
-LEAST = 10
-"""With fewer canaries than this no test says anything."""
+LEAST, MOST = 10, 1_000_000
+"""With fewer canaries than this no test says anything, and nobody draws more."""
 CONFIDENCE = 0.95
 """How sure a bound is that the command line reports."""
 
@@ -120,7 +121,7 @@ def scores(
 
     `trains` says which weights were trained. No score looks at who was put in.
     """
-    before, after = apart(start, trains), apart(trained, trains).parameters
+    before, after = apart(start, trains), jax.device_get(apart(trained, trains).parameters)  # wherever they were
     common = jax.tree.map(jnp.zeros_like, before.parameters)
     for rows, given in examples.by_length(batch, longest):
         common = _add_gradients(loss, before.frame, before.rest, before.parameters, common, given, len(rows))
@@ -212,12 +213,15 @@ class Found:
         return _sure(self.canaries.put_in, delta, self._each(confidence)) if self.comparable else 0.0
 
     def needed(self, epsilon: float, delta: float, confidence: float = CONFIDENCE) -> int | None:
-        """About how many canaries could refute this ε at this δ; None where no number could.
+        """About how many canaries could refute this ε at this δ; None where no number up to a million could.
 
-        Each of n canaries adds a chance of δ or so that it is given away as a whole, which is promised too.
+        By (ε, 0)-DP all of n/2 guesses are right with probability (1 + e^−ε)^−n/2 at most. With δ, each canary adds a
+        chance that it is given away as a whole, which is promised too.
         """
-        for count in (round(LEAST * 2 ** (step / 4)) for step in range(44)):
-            if _sure(np.arange(count) % 2 == 0, delta, self._each(confidence)) > epsilon:
+        each = self._each(confidence)
+        least = 2 * math.log(len(GUESSED) / (1 - each)) / math.log1p(math.exp(-epsilon))
+        for count in (math.ceil(more * least) for more in (1.0, 1.1, 1.2, 1.5, 2.0)):
+            if count <= MOST and _sure(np.arange(count) % 2 == 0, delta, each) > epsilon:
                 return count
         return None
 
@@ -263,7 +267,7 @@ class Found:
         words = [f"{shown}; ε ≤ {claimed.epsilon:g} is claimed, which is not refuted; {reach}."]
         if most <= claimed.epsilon:
             needed = self.needed(claimed.epsilon, claimed.delta, confidence)
-            takes = f"it takes about {needed:,}" if needed else "and no number of them could at this δ"
+            takes = f"it takes about {needed:,}" if needed else f"and no number up to {MOST:,} could at this δ"
             words.append(f"So few canaries could not have refuted the claim, whatever the training did; {takes}.")
         if claimed.adjacency is not Adjacency.ADD_REMOVE:
             words.append(
@@ -315,7 +319,9 @@ def _sure(coins: NDArray[np.bool_], delta: float, confidence: float) -> float:
 
 
 _LIMITS = (
-    "An audit that refutes nothing proves nothing: other canaries, more of them, or a better attack may show more. A "
-    "defect that leaves ε below the bound that so many coins can show, or that spares records such as these, is not "
-    "seen. Only the proof behind the guarantee speaks of all records and all attacks."
+    "An audit that refutes nothing proves nothing: other canaries, more of them, or a better attack may show more. It "
+    "may see training that hardly adds noise or does not clip; half of the noise that is claimed, or a record that is "
+    "used twice, it does not see, not even with the best of scores. Only the proof behind the guarantee speaks of all "
+    "records and all attacks."
 )
+"""What is said of every audit; `python -m benchmarks.canaries` has the defects that were planted."""

@@ -80,13 +80,14 @@ def _canaries(found: Finding) -> list[Html]:
     ]
     if told := found["written"]:
         rows.append(["canaries that it writes out", f"{told['written']:,} of {told['canaries']:,}"])
-    parts = [element("h3", "Canaries"), table(["", ""], rows, "scores", 1)]
+    drawn = f"{found['canaries']:,} canaries, {found['put_in']:,} of them put in"
+    parts = [element("h3", "Canaries"), table([drawn, ""], rows, "scores", 1)]
     if exposure := found["exposure"]:
         average = (
             f"Exposure of those that were put in, among those that were not: {exposure['mean']:.1f} bits on average, "
             f"where a model that never saw them has {exposure['by_chance']:.1f}. The highest:"
         )
-        parts += [paragraph(average), _exposed(exposure["highest"], "canary")]
+        parts += [paragraph(average, class_="note"), _exposed(exposure["highest"], "canary")]
     return [*parts, paragraph(found["statement"], class_="note")]
 
 
