@@ -309,9 +309,9 @@ class Guarantee:
         }[self.adjacency]
         text = (
             f"What it means for an attacker. Suppose he knows everything else and only has to say {task}, where both "
-            f"answers are equally likely. However he goes about it, he is right in at most {_percent(success)} % of "
+            f"answers are equally likely. However he goes about it, he is right in at most {_percent_up(success)} % of "
             f"the cases; a coin gives 50 %. If he may raise a false alarm in 1 % of the cases, he finds at most "
-            f"{_percent(seen)} % of what he looks for."
+            f"{_percent_up(seen)} % of what he looks for."
         )
         if success > 99:
             text += " A bound as weak as this excludes hardly anything by itself."
@@ -393,6 +393,11 @@ def round_up(value: float, digits: int) -> float:
     return float(decimal.quantize(unit, rounding=ROUND_CEILING))
 
 
+def percent(share: float, digits: int = 3) -> str:
+    """A share for people, rounded to so many digits: how what was measured is written."""
+    return f"{100 * share:.{digits}g} %"
+
+
 def _up(value: float, digits: int = 4) -> str:
     """Rounded up, and written out where that is readable: 10,940 and 0.00001, but 1e-12."""
     rounded = Decimal(repr(round_up(value, digits))).normalize()
@@ -406,7 +411,7 @@ def _factor(epsilon: float) -> str:
     return _up(max(math.exp(epsilon) * (1 - 1e-13), math.nextafter(1, 2))) if epsilon else "1"
 
 
-def _percent(value: float) -> str:
+def _percent_up(value: float) -> str:
     """A percentage rounded up to two decimals, but for what floating point adds to it."""
     return f"{min(100.0, math.ceil(value * 100 - 1e-10) / 100):.2f}"
 

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from dpnlp import checks
 from dpnlp.audit.scores import Numbers, Outputs, Score, learned
 from dpnlp.checks import BadInput
+from dpnlp.guarantee import percent
 from dpnlp.mechanisms.confidence import at_least, at_most
 
 Release = Callable[[Any, int], Outputs]
@@ -139,11 +140,11 @@ class Audit:
     def statement(self) -> str:
         """The verdict, and how much it says."""
         claim = f"ε = {self.epsilon:g} at δ = {self.delta:g}"
-        shown = f"ε is at least {self.bound:.4g}, with a confidence of {_percent(self.confidence)}"
+        shown = f"ε is at least {self.bound:.4g}, with a confidence of {percent(self.confidence, 6)}"
         if self.violated:
             return (
                 f"Violated: {claim} is claimed, but {shown}. If the claim held for these two inputs, this verdict "
-                f"would come up with a probability of at most {_percent(1 - self.confidence)}."
+                f"would come up with a probability of at most {percent(1 - self.confidence, 6)}."
             )
         return f"Consistent: {claim} is claimed, and what was drawn shows that {shown}. {self.limits()}"
 
@@ -280,7 +281,3 @@ def _thresholds(scores: Numbers) -> Numbers:
     between = np.append(values[:-1] / 2 + values[1:] / 2, -_FARTHEST)
     places = np.unique(np.geomspace(1, len(between), min(_THRESHOLDS, len(between))).astype(np.int64))
     return between[places - 1]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.6g} %"

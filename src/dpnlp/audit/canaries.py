@@ -36,7 +36,7 @@ from dpnlp.audit.exposure import Exposed, expected_by_chance, ranked
 from dpnlp.audit.membership import GUESSED, Membership, Scores
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Examples
-from dpnlp.guarantee import Adjacency, Guarantee
+from dpnlp.guarantee import Adjacency, Guarantee, percent
 from dpnlp.mechanisms.randomness import Source, below
 from dpnlp.training.parameters import Filter, Frame, Parameters, Parts, apart
 
@@ -252,7 +252,7 @@ class Found:
         if not self.comparable:
             return ["All of them were put in, or none, so that there is nothing to compare."]
         bound, most = (side(claimed.delta, confidence) for side in (self.above, self.most))
-        at = f"at δ = {claimed.delta:g}, with {100 * confidence:g} % confidence"
+        at = f"at δ = {claimed.delta:g}, with {percent(confidence)} confidence"
         shown = (
             f"Guesses at the coins show that ε > {bound:.2f} {at}" if bound else f"Guesses at the coins show no ε {at}"
         )

@@ -26,6 +26,7 @@ from scipy.stats import fisher_exact
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
+from dpnlp.guarantee import percent
 from dpnlp.rewriting.leakage import N, leakage, words_of
 
 SUSPECTED = 0.1
@@ -154,10 +155,11 @@ class Extraction:
             f"Given {self.given}, the model writes {memory.whole:,} of {memory.texts:,} training texts out to the end, "
             f"word by word, and {guessing.whole:,} of {guessing.texts:,} that it was not trained on; if both were as "
             f"likely, there would be so many more with probability {self.chance:.2g}. Of the words, "
-            f"{memory.verbatim_share:.1%} come out in a row, and {guessing.verbatim_share:.1%} of the others. Of the "
-            f"tenth of all candidates that an attacker would suspect first, {self.precision:.1%} are training texts "
-            f"that came out, and of all of them {self._right.mean():.1%}. What these prompts do not draw out, others "
-            "may: only the guarantee speaks of all attacks."
+            f"{percent(memory.verbatim_share)} come out in a row, and {percent(guessing.verbatim_share)} of the "
+            "others. Of the tenth of all candidates that an attacker would suspect first, "
+            f"{percent(self.precision)} are training texts that came out, and of all of them "
+            f"{percent(self._right.mean())}. What these prompts do not draw out, others may: only the guarantee speaks "
+            "of all attacks."
         )
 
     def to_json(self, texts: bool = False) -> dict[str, Any]:
@@ -213,8 +215,8 @@ class Unprompted:
         return (
             f"Of {self.candidates:,} different texts that the model writes of itself, {self.suspects:,} are suspected "
             f"to be known by heart, and {self.whole:,} of these are training texts, word by word. Of the sequences of "
-            f"{N} words in them {self.overlap:.1%} occur in some training texts, and {self.overlap_of_others:.1%} in "
-            "as many texts that it was not trained on. More texts may show more."
+            f"{N} words in them {percent(self.overlap)} occur in some training texts, and "
+            f"{percent(self.overlap_of_others)} in as many texts that it was not trained on. More texts may show more."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
+from dpnlp.guarantee import percent
 from dpnlp.models.readers import Head, Reader, Strategy
 from dpnlp.models.word_vectors import WordVectors
 from dpnlp.tasks.classification import Classification
@@ -77,8 +78,8 @@ class Inverted:
     def statement(self) -> str:
         """What was found."""
         return (
-            f"The model believes in {self.label!r} with {self.probability:.1%} where it reads {self.text!r}; random "
-            f"tokens make it believe in that with {self.by_chance:.1%}."
+            f"The model believes in {self.label!r} with {percent(self.probability)} where it reads {self.text!r}; "
+            f"random tokens make it believe in that with {percent(self.by_chance)}."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from scipy.stats import mannwhitneyu
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Examples
+from dpnlp.guarantee import percent
 from dpnlp.mechanisms.confidence import at_least, at_most
 
 Scores = NDArray[np.float64]
@@ -107,12 +108,12 @@ class Point:
         (low, high), (_, most) = self.tpr_interval(confidence), self.fpr_interval(confidence)
         none = self.level * self.others < 1
         alarms = (
-            f"no false alarm on {self.others:,}" if none else f"false alarms on at most {_percent(self.level)} of the"
+            f"no false alarm on {self.others:,}" if none else f"false alarms on at most {percent(self.level)} of the"
         )
-        true_rate = f" The true rate of false alarms may be up to {_percent(most)}." if none else ""
+        true_rate = f" The true rate of false alarms may be up to {percent(most)}." if none else ""
         return (
-            f"With {alarms} others it finds {self.found:,} of {self.members:,} members: {_percent(self.tpr)}, and with "
-            f"{_percent(confidence)} confidence {_percent(low)} to {_percent(high)}.{true_rate}"
+            f"With {alarms} others it finds {self.found:,} of {self.members:,} members: {percent(self.tpr)}, and with "
+            f"{percent(confidence)} confidence {percent(low)} to {percent(high)}.{true_rate}"
         )
 
     def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
@@ -223,7 +224,7 @@ class Membership:
             f"records{runs} with an AUC of {self.auc:.3f}, where 0.5 is guessing; by chance alone it would be as high "
             f"with probability {self.chance:.2g}.",
             f"At its best threshold, which is known only in hindsight, it is right about "
-            f"{_percent(self.balanced_accuracy)} of both.",
+            f"{percent(self.balanced_accuracy)} of both.",
             *dict.fromkeys(self.at(level).statement(confidence) for level in LEVELS),
             self._about_epsilon(delta, confidence),
             "An attack that fails proves nothing: a stronger one, or the same on other records, may succeed. Only the "
@@ -233,7 +234,7 @@ class Membership:
 
     def _about_epsilon(self, delta: float, confidence: float) -> str:
         bound = self.epsilon(delta, confidence)
-        shown = f"ε > {bound:.2f} at δ = {delta:g}, with {_percent(confidence)} confidence"
+        shown = f"ε > {bound:.2f} at δ = {delta:g}, with {percent(confidence)} confidence"
         if self.drawn:
             what = f"the training has {shown}" if bound else "no ε is refuted"
             return f"Each record was put in by the toss of a coin, so that this tests the promise: {what}."
@@ -284,7 +285,3 @@ def _numbers(name: str, values: ArrayLike) -> Scores:
     if not found.size or not np.isfinite(found).all():
         raise BadInput(f"{name} = numbers of shape {found.shape}: there must be some, all of them finite.")
     return found
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dpnlp.guarantee import percent
 from dpnlp.runs.folder import Run
 from dpnlp.runs.markup import Html, div, element, joined, paragraph, section, table
 from dpnlp.runs.tables import cost
@@ -56,7 +57,7 @@ def refuted(run: Run) -> Html:
     if not found.get("refuted"):
         return Html("")
     sentence = (
-        f"Canaries show ε > {found['above']:.2f}, with {100 * found['confidence']:g} % confidence, and ε ≤ "
+        f"Canaries show ε > {found['above']:.2f}, with {percent(found['confidence'])} confidence, and ε ≤ "
         f"{cost(found['claimed'])} is claimed. Do not rely on the promise below, and do not publish the model."
     )
     return div(element("strong", "The claim is refuted. "), sentence, class_="banner bad", role="alert")
@@ -68,7 +69,7 @@ def _canaries(found: Finding) -> list[Html]:
     claimed = float(found["claimed"])
     rows = [
         [f"claimed, {at}", f"ε ≤ {cost(claimed)}" if math.isfinite(claimed) else "nothing"],
-        [f"shown by canaries, with {100 * found['confidence']:g} % confidence", _above(found["above"])],
+        [f"shown by canaries, with {percent(found['confidence'])} confidence", _above(found["above"])],
         ["the most that so many could show", _above(found["most"])],
     ]
     rows += [
@@ -123,18 +124,18 @@ def _membership(found: Finding) -> Shown:
 
     levels = [point["level"] for point in found["attacks"][0]["points"]]
     rows = [
-        [attack["attack"], f"{attack['auc']:.3f}", *(_percent(point["tpr"]) for point in attack["points"])]
+        [attack["attack"], f"{attack['auc']:.3f}", *(percent(point["tpr"]) for point in attack["points"])]
         for attack in found["attacks"]
     ]
     if found["promised"]:
-        rows.append(["at most, by the promise", "–", *map(_percent, found["promised"])])
+        rows.append(["at most, by the promise", "–", *map(percent, found["promised"])])
     figure = plots.roc({attack["attack"]: attack["roc"] for attack in found["attacks"]})
     return Shown(
         "Who was trained on?",
         f"{found['members']:,} {found['unit']}s that the model learned from, and as many others, are told apart by how "
         "well it knows them.",
-        ["attack by", "AUC", *(f"at {_percent(level)}" for level in levels)],
-        [*rows, ["guessing", "0.500", *map(_percent, levels)]],
+        ["attack by", "AUC", *(f"at {percent(level)}" for level in levels)],
+        [*rows, ["guessing", "0.500", *map(percent, levels)]],
         [_AT_RATES, *found["notes"]],
         more=[div(element("figure", Html(plots.as_svg(figure, "membership"))), class_="figures")],
     )
@@ -151,10 +152,10 @@ def _extraction(found: Finding) -> Shown:
     sides, own, texts = (found["members"], found["others"]), found.get("unprompted"), found.get("texts", [])
     rows = [
         ["texts written out to the end", *(f"{side['whole']:,} of {side['texts']:,}" for side in sides)],
-        ["their words, in a row", *(_percent(side["verbatim_share"]) for side in sides)],
+        ["their words, in a row", *(percent(side["verbatim_share"]) for side in sides)],
     ]
     if own:
-        rows.append(["four words in a row, unprompted", *(_percent(own[f"overlap{of}"]) for of in ("", "_of_others"))])
+        rows.append(["four words in a row, unprompted", *(percent(own[f"overlap{of}"]) for of in ("", "_of_others"))])
     return Shown(
         "What comes out of it?",
         f"The model is given {found['given']}, and what it writes is compared with the text, word by word.",
@@ -172,17 +173,13 @@ def _inversion(found: Finding) -> Shown:
         "Of all texts of a few tokens, the one that the model is most certain of, found by its gradients.",
         ["label", "text", "believed", "random tokens"],
         [
-            [one["label"], one["text"], _percent(one["probability"]), _percent(one["by_chance"])]
+            [one["label"], one["text"], percent(one["probability"]), percent(one["by_chance"])]
             for one in found["labels"]
         ],
         found["notes"],
         "stacked",
         2,
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 _PLANTED: Mapping[str, Callable[[Finding], list[Html]]] = {"secrets": _secrets, "canaries": _canaries}
