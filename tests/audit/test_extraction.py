@@ -129,7 +129,7 @@ def test_law_9_texts_stand_in_what_is_written_down_only_where_that_is_asked_for(
     assert found.to_json(texts=True)["texts"] == [one.rest for one in by_heart(12)]
     for sentence in (
         "the model writes 12 of 12 training texts out to the end, word by word, and 0 of 12",
-        "100.0% come out in a row, and 0.0% of the others",
+        "100 % come out in a row, and 0 % of the others",
         "What these prompts do not draw out, others may: only the guarantee speaks of all attacks.",
     ):
         assert sentence in found.to_json()["statement"]

@@ -190,8 +190,8 @@ def test_a_text_is_of_the_words_that_are_given_and_of_no_special_tokens():
 def test_what_is_said_and_recorded():
     found = Inverted("good", "ba ba", ("ba", "ba"), 0.987, 0.4)
     assert found.statement() == (
-        "The model believes in 'good' with 98.7% where it reads 'ba ba'; random tokens make it believe in that with "
-        "40.0%."
+        "The model believes in 'good' with 98.7 % where it reads 'ba ba'; random tokens make it believe in that with "
+        "40 %."
     )
     assert found.to_json() == {
         "label": "good",
