@@ -4,8 +4,9 @@
     dpnlp sweep configs/modelling/users-grid.yaml
     python examples/number_of_users.py runs/users-grid --picture users.png
 
-The runs of the grid are read; those of one number of users and one ε are seeds. Beside them stand what the model knew
-before it saw any user, and the best guess without context.
+The runs of the grid are read; those of one number of users, one ε and one rate are seeds. With privacy there is a line
+for the rate that all users together were trained with, and one for rates that are in proportion to their number. Beside
+them stand what the model knew before it saw any user, and the best guess without context.
 """
 
 import argparse
@@ -25,6 +26,26 @@ def users(run: Run) -> int:
     return int(run.privacy["plan"]["schedule"]["records"])
 
 
+def rate(run: Run) -> float:
+    return float(run.config["learning"]["rate"])
+
+
+def names(run: Run, of_all: set[float]) -> list[str]:
+    """The lines that a run is on; `of_all` are the rates that all users were trained with, whose runs are on both."""
+    if math.isinf(budget(run)):
+        return ["without privacy"]
+    same, proportional = (f"ε = {cost(budget(run))} for a user, {kind}" for kind in ("the same rate", "rate ∝ users"))
+    if run.config["data"]["share"] == 1:
+        return [same, proportional]
+    return [same if rate(run) in of_all else proportional]
+
+
+def told(run: Run) -> tuple[float, float, float]:
+    """What the run reached, what it started from, and what a guess without context reaches."""
+    score = scores(run)[0]
+    return score.after[SCORE], score.before[SCORE], run.details()[score.split]["unigram"]["accuracy"]
+
+
 def row(epsilon: float, many: int, values: list[float]) -> Row:
     return Row({OVER: str(many)}, epsilon, {SCORE: Spread.of(values)}, ())
 
@@ -34,27 +55,23 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--picture", type=Path, help="draw the scores over the number of users into this file")
     given = parser.parse_args()
-    found: dict[float, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    knew, guessed = [], []
-    for path in sorted(path for folder in given.runs for path in folder.glob("*/report.html")):
-        run = Run.open(path.parent)
-        score = scores(run)[0]
-        found[budget(run)][users(run)].append(score.after[SCORE])
-        knew.append(score.before[SCORE])
-        guessed.append(run.details()[score.split]["unigram"]["accuracy"])
-    numbers = sorted({many for by_number in found.values() for many in by_number})
+    runs = [Run.open(path.parent) for folder in given.runs for path in sorted(folder.glob("*/report.html"))]
+    numbers = sorted({*map(users, runs)})
+    found: dict[str, dict[int, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run in sorted(runs, key=lambda run: (-budget(run), rate(run), -users(run))):
+        for called in names(run, {rate(other) for other in runs if users(other) == numbers[-1]}):
+            found[called][users(run)].append(run)
+    knew, guessed = ([told(run)[part] for run in runs] for part in (1, 2))
     lines = {
-        "without privacy" if math.isinf(epsilon) else f"ε = {cost(epsilon)} for a user": [
-            row(epsilon, many, values) for many, values in found[epsilon].items()
-        ]
-        for epsilon in sorted(found, reverse=True)
+        called: [row(budget(its[0]), many, [told(run)[0] for run in its]) for many, its in by_number.items()]
+        for called, by_number in found.items()
     }
     lines["before it saw any user"] = [row(0, many, [max(knew)]) for many in numbers]
     lines["the best guess without context"] = [row(0, many, [max(guessed)]) for many in numbers]
     print("| users |" + "|".join(f" {many:,} " for many in numbers) + "|\n" + "|---" * (len(numbers) + 1) + "|")
     for called, line in lines.items():
-        told = {one.settings[OVER]: str(one.scores[SCORE]) for one in line}
-        print(f"| {called} | " + " | ".join(told.get(str(many), "") for many in numbers) + " |")
+        cells = {one.settings[OVER]: str(one.scores[SCORE]) for one in line}
+        print(f"| {called} | " + " | ".join(cells.get(str(many), "") for many in numbers) + " |")
     if given.picture:
         plots.save(plots.panels({"": lines}, SCORE, OVER), given.picture)
 
