@@ -3224,6 +3224,27 @@ DEFECTS = (
         VOCABULARY,
     ),
     Defect(
+        "fewer owners taken among the held-out ones",
+        "data/records.py",
+        "place_of(self.name + whose)",
+        "place_of(whose)",
+        ("data/test_pairs.py::test_fewer_owners_are_some_of_the_others_whoever_is_held_out",),
+    ),
+    Defect(
+        "the share of the owners to learn from ignored",
+        "cli/sections.py",
+        "train=fewer(found.train, self.share)",
+        "train=found.train",
+        ("cli/test_modelling.py::test_a_share_of_the_owners_is_learned_from_and_the_held_out_ones_stay_the_same",),
+    ),
+    Defect(
+        "an unknown word guessed by a model",
+        "tasks/modelling.py",
+        "jnp.argmax(known, axis=-1)",
+        "jnp.argmax(logits, axis=-1)",
+        (f"{MODELLING}an_unknown_word_is_no_guess_just_as_it_is_none_without_context",),
+    ),
+    Defect(
         "a private vocabulary says nothing of its guarantee",
         "cli/vocabulary.py",
         "        Run(self.output).write_privacy(",

@@ -221,6 +221,23 @@ def test_a_share_of_the_owners_is_held_out(home, dpnlp):
     assert records + len(whole) == 12
 
 
+def test_a_share_of_the_owners_is_learned_from_and_the_held_out_ones_stay_the_same(home, dpnlp):
+    flags = "--data.train train.jsonl --data.owner who --data.held-out 0.4 --privacy.unit user --privacy.epsilon inf"
+    start = f"train --task modelling --model.start lstm --model.vocabulary words {SMALL} {flags}"
+    found = {}
+    for share in (1.0, 0.5, 0.01):
+        code, _, err = dpnlp(f"{start} --name share-{share} --data.share {share}")
+        if share < 0.1:
+            assert (code, "none of its texts is within the bounds" in err) == (2, True)
+            continue
+        assert code == 0, err
+        run = home / "runs" / f"share-{share}"
+        tested = [json.loads(line)["source"] for line in (run / "predictions/test.jsonl").read_text().splitlines()]
+        found[share] = (privacy(run)["plan"]["schedule"]["records"], tested)
+    assert 0 < found[0.5][0] < found[1.0][0]
+    assert found[0.5][1] == found[1.0][1]
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [

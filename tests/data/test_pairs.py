@@ -20,7 +20,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data import formats
 from dpnlp.data.formats import Json
 from dpnlp.data.pairs import Bounds, Columns, Pair, kept, pairs
-from dpnlp.data.records import divided
+from dpnlp.data.records import divided, fewer
 
 ROWS = [
     {"source": "Guten Morgen", "target": "Good morning", "owner": "anna"},
@@ -469,6 +469,20 @@ def test_a_share_is_held_out_by_owner_and_nobody_is_in_both_parts(tmp_path):
     assert 0.15 < len(few) / 400 < 0.35
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[:200]))
     assert set(divided(everything, 0.25)[1]) == {pair for pair in few if pair in set(everything)}
+
+
+def test_fewer_owners_are_some_of_the_others_whoever_is_held_out(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    rows = [{"source": f"a {n}", "target": f"b {n}", "who": f"owner {n // 4}"} for n in range(1600)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    everything = pairs(file, Columns(owner="who"))
+    for stream in (everything, *divided(everything, 0.25)):
+        owners = {pair.owner for pair in stream}
+        half, quarter = ({pair.owner for pair in fewer(stream, share)} for share in (0.5, 0.25))
+        assert quarter < half < owners
+        assert 0.35 < len(half) / len(owners) < 0.65
+        assert 0.15 < len(quarter) / len(owners) < 0.35
+        assert set(fewer(stream, 0.5)) == {pair for pair in stream if pair.owner in half}
 
 
 def test_a_share_of_pairs_without_owners_is_told_by_the_pairs_and_blank_ones_are_still_refused(tmp_path):

@@ -169,6 +169,13 @@ def test_a_setting_that_is_not_a_number_everywhere_is_no_axis(tmp_path):
     assert sorted(drawn(figure)) == ["most 1", "most 2", "most none"]
 
 
+def test_lines_of_several_epsilons_over_a_setting_say_so_in_their_names_alone(tmp_path):
+    table = Table.of(fake(tmp_path / f"{e}-{share}", e, data={"share": share}) for e in (1.0, 4.0) for share in (1, 2))
+    lines = {name: [row for row in table.rows if row.epsilon == e] for name, e in {"little": 4.0, "much": 1.0}.items()}
+    figure = plots.panels({"": lines}, "bleu", "data.share")
+    assert axis_of(figure) == (["1", "2"], "data.share")
+
+
 def test_without_scores_there_is_no_picture(tmp_path):
     run = fake(tmp_path / "a")
     run.write_metrics([])

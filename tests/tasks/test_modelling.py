@@ -115,13 +115,27 @@ def test_the_scores_are_those_of_all_tokens_of_each_text_by_itself(task, size):
         for row in rows_of_text(text.text, 5):
             for p, token in zip(log_p(task, row), row[1:], strict=True):
                 total, tokens = total - p[token], tokens + 1
-                right += np.argmax(p) == token != UNKNOWN
+                best = max((number for number in range(len(p)) if number != UNKNOWN), key=p.__getitem__)
+                right += best == token
     accuracy, perplexity = scored.scores().values()
     assert tokens == sum(len(ids_of(text.text)) for text in texts)
     assert perplexity.value == pytest.approx(np.exp(total / tokens), rel=1e-4)
     assert accuracy.value == pytest.approx(100 * right / tokens)
-    assert accuracy.signature.startswith(f"accuracy_top1|unknown:wrong|ends:counted|vocabulary:14|n:{tokens}|")
+    assert accuracy.signature.startswith(
+        f"accuracy_top1|unknown:wrong|guesses:known|ends:counted|vocabulary:14|n:{tokens}|"
+    )
     assert perplexity.signature.startswith(f"perplexity|per:token|ends:counted|vocabulary:14|n:{tokens}|")
+
+
+def test_an_unknown_word_is_no_guess_just_as_it_is_none_without_context():
+    task = Modelling(lstm(), longest=5)
+    model, texts = task.pretrained.model, sentences(3)
+    towards = jnp.zeros(model.config.width).at[0].set(50.0)  # Whatever was read, an unknown word is expected.
+    model.projection.bias.value[...] = towards
+    model.tokens.table[...] = model.tokens.table[...].at[UNKNOWN].set(towards)
+    scored = task.score(texts)
+    assert ((scored.losses > 100) == (scored.tokens.numbers != UNKNOWN)).all()
+    assert UNKNOWN not in scored.guesses
 
 
 def test_what_is_behind_the_scores_is_counted_on_the_same_texts(task):

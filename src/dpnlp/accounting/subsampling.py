@@ -80,7 +80,7 @@ class Schedule:
     as well be known, so that no amplification is claimed. With noise C⁻¹z as above in b ≤ G bands, a record moves Cx at
     each of its k ≤ ⌈T/G⌉ turns by at most the clip norm, in b rows that end before its next turn. So the moves of its
     turns are at right angles, and at most √k clip norms together, also where a turn's answer depends on what was
-    released before (Denisov et al. 2022, arXiv 2202.08312, Theorem 2.1): k Gaussians, for every adjacency.
+    released before (Denisov et al. 2022, arXiv 2202.08312): k Gaussians, for every adjacency.
 
     `sharing` is M, the number of records that one unit has a part in, its own included: a node is in the records of
     its neighbours, too (Daigavane et al. 2021). With more than one, a unit that is removed takes its own record away

@@ -28,7 +28,11 @@ class Data(sections.Files):
         help="A row has this many tokens; of a text that is one record the rest is left out, and an owner has as many "
         "rows as its texts need",
     )
-    tokens_per_owner: int = option(1600, help="The most tokens of one owner, the first ones, where owners are records")
+    tokens_per_owner: int = option(
+        1600,
+        help="The most tokens of one owner, the first ones, where owners are records; of the rows that they fill, at "
+        "most --privacy.examples-per-owner take part",
+    )
 
     def _read(self, source: str | tuple[str, ...], split: str) -> Any:
         from dpnlp.data.plain import Columns, plain

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from dpnlp import checks
 from dpnlp.accounting.accountant import Accountant
 from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
@@ -37,6 +38,9 @@ class Files:
     held_out: float = option(
         0.0, help="Instead of test data, a share of the training data is kept apart, by owner where there is one"
     )
+    share: float = option(
+        1.0, help="Take only this share of the training data, by owner where there is one; how much that is, is public"
+    )
     cache: Path | None = option(
         None, help="Where tokenized texts are kept, for you alone, as they are private too; else in ~/.cache/dpnlp"
     )
@@ -48,15 +52,17 @@ class Files:
 
     def splits(self) -> "Corpus[Any]":
         """All of the texts, each split as a stream."""
-        from dpnlp.data.records import divided
+        from dpnlp.data.records import divided, fewer
 
         found = self._opened()
-        if not self.held_out:
-            return found
-        if found.test or not found.train:
-            raise BadInput(f"held_out = {self.held_out}: there are test data, or no training data; leave it out.")
-        train, test = divided(found.train, self.held_out)
-        return replace(found, train=train, test=test)
+        if self.held_out:
+            if found.test or not found.train:
+                raise BadInput(f"held_out = {self.held_out}: there are test data, or no training data; leave it out.")
+            train, test = divided(found.train, self.held_out)
+            found = replace(found, train=train, test=test)
+        if checks.share("data.share", self.share) < 1 and found.train:
+            found = replace(found, train=fewer(found.train, self.share))
+        return found
 
     def _opened(self) -> "Corpus[Any]":
         from dpnlp.data.corpora import Corpus

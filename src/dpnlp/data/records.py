@@ -141,18 +141,20 @@ class Fields(NamedTuple):
 class Part:
     """A share of the records, or else all others. What is in it is told by a checksum of the owner, or of the record.
 
-    So no owner is in both parts, and who is in which depends on nobody else.
+    So no owner is in both parts, who is in which depends on nobody else, and a larger share holds a smaller one. Parts
+    of different names are independent of each other.
     """
 
     share: float
     others: bool = False
+    name: str = ""
 
     def __post_init__(self) -> None:
         checks.probability("share", self.share)
 
     def __contains__(self, record: Any) -> bool:
         whose = repr(record[:-1] if record.owner is None else record.owner)
-        return (place_of(whose) < self.share) != self.others
+        return (place_of(self.name + whose) < self.share) != self.others
 
 
 def place_of(key: str) -> float:
@@ -231,6 +233,11 @@ def divided(stream: S, share: float) -> tuple[S, S]:
     """The records without a share of them, and that share."""
     most, few = (replace(stream, bounds=(*stream.bounds, Part(share, others))) for others in (True, False))
     return most, few
+
+
+def fewer(stream: S, share: float) -> S:
+    """A share of the records, of those that `divided` leaves as of all."""
+    return replace(stream, bounds=(*stream.bounds, Part(share, name="fewer ")))
 
 
 def labels_of(records: Iterable[HasLabels]) -> tuple[str, ...]:

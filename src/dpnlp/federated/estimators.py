@@ -33,7 +33,7 @@ class Estimator(StrEnum):
 
     @property
     def sensitivity(self) -> int:
-        """What one user more or less moves by at most, in S over qW or S over qW_min (Lemma 1).
+        """What one user more or less moves by at most, in S over qW or S over qW_min (their §3).
 
         For f_c, with A and Σ the two sums over the others, ‖A‖ ≤ SΣ, and M = max(qW_min, Σ), M' = max(qW_min, Σ + w):
         ‖(A + wΔ)/M' − A/M‖ ≤ wS/M' + SΣ(M' − M)/(MM') ≤ 2wS/M' ≤ 2S/(qW_min), since Σ ≤ M, M' − M ≤ w and w ≤ 1.

@@ -111,6 +111,8 @@ def _what(rows: Sequence[Row], over: str, *, short: bool) -> str:
     if over == EPSILON:
         open_ended = "; ∞ is no privacy" if not short and any(math.isinf(row.epsilon) for row in rows) else ""
         return f"ε (less is more private{open_ended})"
+    if len({row.epsilon for row in rows}) > 1:
+        return over
     return f"{over} (no privacy)" if math.isinf(rows[0].epsilon) else f"{over} (ε = {cost(rows[0].epsilon)})"
 
 

@@ -133,7 +133,7 @@ class Modelling:
         losses, guesses = np.empty(len(targets.numbers), np.float32), np.empty(len(targets.numbers), np.int32)
         structure, weights = nnx.split(self.pretrained.model)
         for chosen, given in rows.by_length(batch, self.longest):
-            found = _expected(structure, weights, given["ids"], given["mask"])
+            found = _expected(structure, self.unknown, weights, given["ids"], given["mask"])
             for row, loss, guess in zip(chosen, *map(np.asarray, found), strict=False):
                 place = slice(ends[row] - sizes[row], ends[row])
                 losses[place], guesses[place] = loss[: sizes[row]], guess[: sizes[row]]
@@ -176,7 +176,10 @@ class Modelling:
 
 @dataclass(frozen=True)
 class Modelled:
-    """Texts, and what a model expected at each of their tokens: −log p of the true one, and the most probable one."""
+    """Texts, and what a model expected at each of their tokens: −log p of the true one, and the most probable one.
+
+    A guess is a word that is known: that some unknown one comes next is no guess that could be right.
+    """
 
     texts: tuple[Text, ...]
     tokens: Ragged
@@ -188,7 +191,7 @@ class Modelled:
     def scores(self) -> dict[str, Score]:
         """AccuracyTop1, and the perplexity, of all tokens; the end of each text is one of them."""
         how = {"ends": "counted", "vocabulary": len(self.tokenizer)}
-        accuracy = accuracy_top1(self.guesses, self.tokens.numbers, self.unknown, **how)
+        accuracy = accuracy_top1(self.guesses, self.tokens.numbers, self.unknown, guesses="known", **how)
         return {"accuracy_top1": accuracy, "perplexity": perplexity(self.losses, **how)}
 
     def details(self) -> dict[str, Any]:
@@ -216,9 +219,11 @@ def _followed(model: LanguageModel, ids: jax.Array, mask: jax.Array) -> tuple[ja
     return model.states(ids, mask), next_one(ids), next_one(mask)
 
 
-@partial(jax.jit, static_argnums=0)
-def _expected(structure: Any, weights: Any, ids: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """−log p of the token after each one, and the most probable token there, [batch, length] each.
+@partial(jax.jit, static_argnums=(0, 1))
+def _expected(
+    structure: Any, never: int | None, weights: Any, ids: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """−log p of the token after each one, and the most probable token there but `never`, [batch, length] each.
 
     The logits of one row are held at a time.
     """
@@ -229,7 +234,8 @@ def _expected(structure: Any, weights: Any, ids: jax.Array, mask: jax.Array) -> 
         state, target = (side[None] for side in row)
         logits = model.logits(state).astype(jnp.float32)
         own = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-        return (jax.nn.logsumexp(logits, axis=-1) - own)[0], jnp.argmax(logits, axis=-1)[0].astype(jnp.int32)
+        known = logits if never is None else logits.at[..., never].set(-jnp.inf)
+        return (jax.nn.logsumexp(logits, axis=-1) - own)[0], jnp.argmax(known, axis=-1)[0].astype(jnp.int32)
 
     found: tuple[jax.Array, jax.Array] = jax.lax.map(of_row, (states, targets))
     return found
