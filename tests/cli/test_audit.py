@@ -142,10 +142,11 @@ def test_bad_input(dpnlp, line, sentence):
     assert err.splitlines()[-1].startswith(f"dpnlp: {sentence}")
 
 
-def test_the_group_can_hold_more(dpnlp):
+def test_help_leads_from_runs_to_mechanisms(dpnlp):
     code, out, _ = dpnlp("audit --help")
     assert code == 0
-    assert out.startswith("usage: dpnlp audit COMMAND [FLAGS]")
+    assert out.startswith("usage: dpnlp audit FOLDER [FLAGS]")
+    assert "more commands:\n  mechanism " in out
     code, out, _ = dpnlp("audit mechanism --help")
     assert code == 0
     assert "The exit code is 3 where the claim is violated" in " ".join(out.split())
