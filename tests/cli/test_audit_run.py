@@ -332,6 +332,7 @@ def test_law_9_training_texts_are_written_in_clear_only_where_that_is_asked_for(
             path.name for path in sorted((run / "not-covered").iterdir()) if any(r in path.read_text() for r in rests)
         ]
 
+    report = (run / "report.html").read_text()  # with answers of a model that says what it knows by heart
     said = json.dumps(audit(f"{task}-by-heart", "--attacks extraction --samples 0"))
     assert not any(rest in said for rest in rests)
     assert told() == []
@@ -339,8 +340,7 @@ def test_law_9_training_texts_are_written_in_clear_only_where_that_is_asked_for(
         audit(f"{task}-by-heart", "--attacks extraction --samples 0 --show-texts")["extraction"]["texts"]
     ) <= set(rests)
     assert told() == ["audit.html", "audit.json"]
-    report = (run / "report.html").read_text()
-    assert not any(rest in report for rest in rests)
+    assert (run / "report.html").read_text() == report
 
 
 def test_the_unit_of_the_promise_is_what_is_attacked(home, dpnlp):
