@@ -320,8 +320,8 @@ def _sure(coins: NDArray[np.bool_], delta: float, confidence: float) -> float:
 
 _LIMITS = (
     "An audit that refutes nothing proves nothing: other canaries, more of them, or a better attack may show more. It "
-    "may see training that hardly adds noise or does not clip; half of the noise that is claimed, or a record that is "
-    "used twice, it does not see, not even with the best of scores. Only the proof behind the guarantee speaks of all "
-    "records and all attacks."
+    "may see training that hardly adds noise or does not clip, and may miss a single layer that is not clipped; half "
+    "of the noise that is claimed, or a record that is used twice, it does not see, not even with the best of scores. "
+    "Only the proof behind the guarantee speaks of all records and all attacks."
 )
 """What is said of every audit; `python -m benchmarks.canaries` has the defects that were planted."""
