@@ -26,7 +26,7 @@ pruned=(--model.start rewriters/dp-bart-clv/model --model.rounds 6 --learning.st
 
 make echo --method echo "${few[@]}" --model.encoder "$encoder" &
 make noisy-echo --method noisy-echo "${few[@]}" --model.encoder "$encoder" &
-make retell --method retell "${all[@]}" --model.encoder "$encoder" --model.start scratch --model.delta 1e-5 --model.epsilons 1 1000 \
+make retell --method retell "${all[@]}" --model.encoder "$encoder" --model.start scratch --model.delta 1e-5 \
   --learning.batch 256 --learning.rate 5e-4 --learning.steps 8000 &
 make words --method words --vectors data/vectors.txt &
 make adept --method adept "${few[@]}" --learning.lot-size 64 --learning.epochs 8 &

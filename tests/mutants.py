@@ -2565,6 +2565,13 @@ DEFECTS = (
         FOLDER,
     ),
     Defect(
+        "others on the machine may look into what an audit found of the training set",
+        "runs/folder.py",
+        "mkdir(mode=0o700, exist_ok=True)",
+        "mkdir(exist_ok=True)",
+        FOLDER,
+    ),
+    Defect(
         "the report shows what an audit found of the training set",
         "runs/attacks.py",
         'return _section("How it was attacked", run.audit())',
@@ -2700,7 +2707,7 @@ DEFECTS = (
     ),
     Defect(
         "a canary is given an owner who has other records",
-        "data/joined.py",
+        "data/views.py",
         "theirs + (int(own.max(initial=-1)) + 1)",
         "theirs",
         (f"{CANARIES}nobody_owns_a_canary_and_anything_else",),

@@ -17,7 +17,7 @@ from dpnlp.audit import canaries
 from dpnlp.audit.canaries import WORDS, Canaries, Canary, Found, scores
 from dpnlp.audit.membership import GUESSED
 from dpnlp.checks import BadInput
-from dpnlp.data.joined import Joined, owners_of_both
+from dpnlp.data.views import Joined, owners_of_both
 from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
 from dpnlp.mechanisms.randomness import OS_ENTROPY, FixedSeed
 from dpnlp.tasks.answering import Answering

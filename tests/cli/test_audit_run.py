@@ -12,10 +12,11 @@ from dpnlp.accounting.ledger import Ledger
 from dpnlp.audit import lira
 from dpnlp.cli.attacked_tasks import attacked
 from dpnlp.cli.audit_run import AuditRun
-from dpnlp.cli.shadow_runs import Rows, shadow_models
+from dpnlp.cli.shadow_runs import shadow_models
 from dpnlp.data.labelled import Labelled
 from dpnlp.data.pairs import Pair
 from dpnlp.data.plain import Text
+from dpnlp.data.views import Rows
 from dpnlp.runs.folder import NOT_COVERED_BY, Run
 
 from ..tasks import modellers, readers, translators

@@ -142,6 +142,7 @@ def test_what_looked_at_the_training_set_lies_apart(run):
     assert found == {"membership": {"auc": 0.9}, "extraction": {"share": 0.1}}
     assert names(run) == ["audit.json", "config.yaml", "not-covered"]
     assert sorted(path.name for path in (run.path / "not-covered").iterdir()) == ["audit.html", "audit.json"]
+    assert (run.path / "not-covered").stat().st_mode & 0o077 == 0
 
 
 def test_an_attack_has_a_known_name(run):

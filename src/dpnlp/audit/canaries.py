@@ -252,7 +252,7 @@ class Found:
         if not self.comparable:
             return ["All of them were put in, or none, so that there is nothing to compare."]
         bound, most = (side(claimed.delta, confidence) for side in (self.above, self.most))
-        at = f"at δ = {claimed.delta:g}, with {percent(confidence)} confidence"
+        at = f"at δ = {claimed.delta:g}, with {percent(confidence, 6)} confidence"
         shown = (
             f"Guesses at the coins show that ε > {bound:.2f} {at}" if bound else f"Guesses at the coins show no ε {at}"
         )

@@ -113,7 +113,7 @@ class Point:
         true_rate = f" The true rate of false alarms may be up to {percent(most)}." if none else ""
         return (
             f"With {alarms} others it finds {self.found:,} of {self.members:,} members: {percent(self.tpr)}, and with "
-            f"{percent(confidence)} confidence {percent(low)} to {percent(high)}.{true_rate}"
+            f"{percent(confidence, 6)} confidence {percent(low)} to {percent(high)}.{true_rate}"
         )
 
     def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class Membership:
 
     def _about_epsilon(self, delta: float, confidence: float) -> str:
         bound = self.epsilon(delta, confidence)
-        shown = f"ε > {bound:.2f} at δ = {delta:g}, with {percent(confidence)} confidence"
+        shown = f"ε > {bound:.2f} at δ = {delta:g}, with {percent(confidence, 6)} confidence"
         if self.drawn:
             what = f"the training has {shown}" if bound else "no ε is refuted"
             return f"Each record was put in by the toss of a coin, so that this tests the promise: {what}."

@@ -18,6 +18,7 @@ from dpnlp.audit.scores import Outputs
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import print_facts, print_json, print_table
+from dpnlp.guarantee import percent
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.gaussian import Calibration
 from dpnlp.mechanisms.randomness import seeded
@@ -308,7 +309,7 @@ def _print(found: Audit) -> None:
         {
             "verdict": found.verdict,
             "claimed": f"ε = {found.epsilon:g} at δ = {found.delta:g}",
-            "found": f"ε ≥ {found.bound:.4g}, with a confidence of {100 * found.confidence:g} %",
+            "found": f"ε ≥ {found.bound:.4g}, with a confidence of {percent(found.confidence, 6)}",
             "could be found": f"up to ε = {found.ceiling:.4g}, by {found.trials:,} outputs of each input",
         },
     )

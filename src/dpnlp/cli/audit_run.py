@@ -11,7 +11,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.audit import VIOLATED
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
-from dpnlp.guarantee import Adjacency
+from dpnlp.guarantee import Adjacency, percent
 from dpnlp.runs.folder import ATTACKS, NOT_COVERED_BY
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def _of_shadows(bound: float, delta: float, claimed: "Guarantee") -> str:
     verdict = f" That {breaks} the promise of ε = {figure(claimed.epsilon)}." if claimed.is_private else ""
     return (
         "Each shadow run drew its records by fair coins, so that attacks on them test a promise: training with these "
-        f"settings has ε ≥ {bound:.2f} at δ = {delta:g}, with {100 * SURE:g} % confidence.{verdict}"
+        f"settings has ε ≥ {bound:.2f} at δ = {delta:g}, with {percent(SURE, 6)} confidence.{verdict}"
     )
 
 

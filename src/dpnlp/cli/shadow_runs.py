@@ -1,9 +1,8 @@
 """Shadow runs for the likelihood ratio attack: trained as a run was, with its settings, and thrown away again."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +10,8 @@ from numpy.typing import NDArray
 from dpnlp.audit.units import Units, numbered
 from dpnlp.cli.attacked import Attacked
 from dpnlp.cli.training import options_of
+from dpnlp.data.views import Rows
 from dpnlp.mechanisms.randomness import seeded
-
-if TYPE_CHECKING:
-    from dpnlp.training.dataset import Dataset
 
 
 def shadow_models(target: Attacked, chosen: Units[Any], coins: NDArray[np.bool_], seed: int) -> Iterator[Any]:
@@ -47,21 +44,3 @@ def shadow_models(target: Attacked, chosen: Units[Any], coins: NDArray[np.bool_]
             owners=owners,
             secret=Secret.drawn(seeded(number)),
         ).model
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Some rows of a data set, as a data set."""
-
-    data: "Dataset"
-    chosen: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.integer[Any]]:
-        return np.asarray(self.data.lengths)[self.chosen]
-
-    def batch(self, rows: NDArray[np.int64], length: int) -> Any:
-        return self.data.batch(self.chosen[rows], length)

@@ -33,7 +33,7 @@ class TextJob(Job):
 
     def plant(self, records: Sequence[Any]) -> None:
         """Puts more records among those that are learned from, each with an owner of its own."""
-        from dpnlp.data.joined import Joined, owners_of_both
+        from dpnlp.data.views import Joined, owners_of_both
 
         more, others = self.task.examples(records), len(self.dataset)
         self.owners = owners_of_both(self.owners, others, more.records, len(more))

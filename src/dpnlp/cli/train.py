@@ -10,6 +10,7 @@ from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
 from dpnlp.cli.sections import Audit, Federated, Learning, Privacy, Scoring, TextPrivacy
 from dpnlp.cli.tasks import task_of, verb_of
+from dpnlp.guarantee import percent
 from dpnlp.runs.folder import Run
 from dpnlp.runs.tables import label, scores
 
@@ -115,6 +116,6 @@ def _print(run: Run) -> None:
 def _shown(found: Mapping[str, Any], claimed: bool) -> str:
     """What canaries show, and what follows for the claim, if there is one."""
     bound = f"ε > {found['above']:.2f}" if found["above"] else "no ε"
-    shown = f"show {bound}, with {100 * found['confidence']:g} % confidence"
+    shown = f"show {bound}, with {percent(found['confidence'], 6)} confidence"
     claim = "THE CLAIM IS REFUTED" if found["refuted"] else "the claim is not refuted, which proves nothing"
     return f"{shown}; {claim}" if claimed else shown

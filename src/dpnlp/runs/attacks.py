@@ -57,7 +57,7 @@ def refuted(run: Run) -> Html:
     if not found.get("refuted"):
         return Html("")
     sentence = (
-        f"Canaries show ε > {found['above']:.2f}, with {percent(found['confidence'])} confidence, and ε ≤ "
+        f"Canaries show ε > {found['above']:.2f}, with {percent(found['confidence'], 6)} confidence, and ε ≤ "
         f"{cost(found['claimed'])} is claimed. Do not rely on the promise below, and do not publish the model."
     )
     return div(element("strong", "The claim is refuted. "), sentence, class_="banner bad", role="alert")
@@ -69,7 +69,7 @@ def _canaries(found: Finding) -> list[Html]:
     claimed = float(found["claimed"])
     rows = [
         [f"claimed, {at}", f"ε ≤ {cost(claimed)}" if math.isfinite(claimed) else "nothing"],
-        [f"shown by canaries, with {percent(found['confidence'])} confidence", _above(found["above"])],
+        [f"shown by canaries, with {percent(found['confidence'], 6)} confidence", _above(found["above"])],
         ["the most that so many could show", _above(found["most"])],
     ]
     rows += [

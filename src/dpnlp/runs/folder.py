@@ -204,7 +204,7 @@ class Run:
         """What the model wrote for a split: source, reference, hypothesis and, if known, before (training)."""
         file = self._predictions(split)
         with refusals(file.parent):
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(mode=0o700, exist_ok=True)
         write(file, "".join(as_json(file.name, row) + "\n" for row in rows))
 
     def predictions(self, split: str) -> list[dict[str, Any]]:
@@ -260,10 +260,10 @@ class Run:
         return self.path / AUDIT if covered else self.path / NOT_COVERED / AUDIT
 
     def _apart(self, name: str) -> Path:
-        """A file in the folder that is not to be published, which is made where it is not there."""
+        """A file in the folder that is not to be published, and that nobody else may look into."""
         file = self.path / NOT_COVERED / name
         with refusals(file.parent):
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(mode=0o700, exist_ok=True)
         return file
 
     def leakage(self) -> dict[str, Any] | None:

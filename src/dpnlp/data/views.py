@@ -1,5 +1,7 @@
-"""Examples after which others come, as one data set."""
+"""Data sets that are made of others, of which nothing is copied: one after another, or some of their rows."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -7,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class _Batches(Protocol):
-    """What both parts are: examples by number, with their lengths."""
+    """What they are made of: examples by number, with their lengths."""
 
     def __len__(self) -> int: ...
 
@@ -18,7 +20,7 @@ class _Batches(Protocol):
 
 
 class Joined:
-    """The examples of one data set, and then those of another of the same kind; neither is copied."""
+    """The examples of one data set, and then those of another of the same kind."""
 
     def __init__(self, first: _Batches, second: _Batches) -> None:
         self._first, self._second = first, second
@@ -40,6 +42,24 @@ class Joined:
         for name, value in found.items():
             value[~later], value[later] = own[name], theirs[name]
         return found
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a data set, as a data set."""
+
+    data: _Batches
+    chosen: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @cached_property
+    def lengths(self) -> NDArray[Any]:
+        return self.data.lengths[self.chosen]
+
+    def batch(self, rows: NDArray[np.int64], length: int) -> dict[str, NDArray[Any]]:
+        return self.data.batch(self.chosen[rows], length)
 
 
 def owners_of_both(
