@@ -2567,8 +2567,8 @@ DEFECTS = (
     Defect(
         "others on the machine may look into what an audit found of the training set",
         "runs/folder.py",
-        "mkdir(mode=0o700, exist_ok=True)",
-        "mkdir(exist_ok=True)",
+        "file.parent.mkdir(mode=0o700, exist_ok=True)",
+        "file.parent.mkdir(exist_ok=True)",
         FOLDER,
     ),
     Defect(

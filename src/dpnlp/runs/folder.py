@@ -204,7 +204,7 @@ class Run:
         """What the model wrote for a split: source, reference, hypothesis and, if known, before (training)."""
         file = self._predictions(split)
         with refusals(file.parent):
-            file.parent.mkdir(mode=0o700, exist_ok=True)
+            file.parent.mkdir(exist_ok=True)
         write(file, "".join(as_json(file.name, row) + "\n" for row in rows))
 
     def predictions(self, split: str) -> list[dict[str, Any]]:
