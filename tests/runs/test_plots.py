@@ -1,5 +1,6 @@
 """Pictures of runs: every figure of the table stands where it should, and nothing is drawn that was not measured."""
 
+import itertools
 import math
 import xml.etree.ElementTree as ElementTree
 
@@ -102,6 +103,25 @@ def test_lines_of_equal_scores_stand_side_by_side_at_their_tick(tmp_path, count)
     assert [second - first for first, second in zip(firsts, seconds, strict=True)] == pytest.approx([1] * count)
     assert sum(firsts) == pytest.approx(0)
     assert max(firsts) - min(firsts) < 0.4
+
+
+def test_no_two_lines_look_alike_though_there_are_more_than_colours(tmp_path):
+    count = 2 * len(plots.COLORS) + 1
+    rows = Table.of([fake(tmp_path / "run")]).rows
+    (axes,) = plots.panels({"": {str(number): rows for number in range(count)}}, "bleu").axes
+    lines = [container.lines[0] for container in axes.containers]
+    looks = [(line.get_color(), line.get_marker(), line.get_linestyle(), line.get_fillstyle()) for line in lines]
+    assert len(set(looks)) == count
+
+
+def test_the_ticks_of_panels_side_by_side_leave_each_other_room(tmp_path):
+    budgets = (1, 3, 10, 25, 100, 250, 500, 1000)
+    runs = [fake(tmp_path / f"{epsilon}", float(epsilon)) for epsilon in budgets]
+    figure = plots.panels({"one": {"a": Table.of(runs).rows}, "two": {"a": Table.of(runs).rows}}, "bleu")
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        boxes = [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert all(right.x0 - left.x1 > 5 for left, right in itertools.pairwise(boxes))
 
 
 def test_the_picture_grows_with_its_legend(tmp_path):

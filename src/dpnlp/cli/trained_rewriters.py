@@ -188,7 +188,7 @@ class Teller(Scratch):
     start: str = option(help="A folder or id of Hugging Face with a BART, T5 or the like, or scratch for a small one")
     directions: int = option(64, help="n, the principal directions of public vectors that are kept")
     states: int = option(8, help="k, the states that a noisy latent is made into for the decoder")
-    epsilons: tuple[float, ...] = option((1.0, 100.0), help="The smallest and the largest ε that it is trained for")
+    epsilons: tuple[float, ...] = option((1.0, 1000.0), help="The smallest and the largest ε that it is trained for")
     delta: float = option(1e-6, help="The δ of their noise")
     longest: int = option(32, help="Tokens of a text that are learned, and the most that are written")
     read: int = option(128, help="Texts are cut to this many tokens before they get their vector")

@@ -104,7 +104,7 @@ def pretrain(
     optimizer: Optimizer = _OPTIMIZER,
     directions: int = 64,
     states: int = 8,
-    epsilons: tuple[float, ...] = (1.0, 100.0),
+    epsilons: tuple[float, ...] = (1.0, 1000.0),
     delta: float = 1e-6,
     longest: int = 32,
     seed: int = 0,

@@ -1,7 +1,7 @@
 """Pictures of runs: the scores of many over ε or over what varies instead, the curves of one, and those of attacks.
 
 Colours are those of Okabe and Ito, which colour-blind readers tell apart, with a grey for their yellow; markers and
-dashes tell lines apart in print.
+dashes tell lines apart in print. Where there are more lines than colours, the markers of the others are hollow.
 """
 
 import io
@@ -52,9 +52,10 @@ def comparison(table: Table) -> Figure | None:
 
 def panels(titles: Mapping[str, Mapping[str, Sequence[Row]]], score: str, over: str = EPSILON) -> Figure:
     """The same picture for each of several titles, side by side: lines of one name look alike in all of them."""
-    figure = Figure(figsize=(2.7 * len(titles) if len(titles) > 1 else 4.5, 3.0), layout="constrained", dpi=200)
     rows = [row for lines in titles.values() for line in lines.values() for row in line]
     ticks = {_place(row, over): _tick(row, over) for row in sorted(rows, key=lambda row: _place(row, over))}
+    wide = max(2.7, 0.42 * len(ticks)) * len(titles) if len(titles) > 1 else 4.5
+    figure = Figure(figsize=(wide, 3.0), layout="constrained", dpi=200)
     names = list(dict.fromkeys(name for lines in titles.values() for name in lines))
     step = min(0.04, 0.4 / len(names))  # Lines of equal scores stand side by side, and all are seen.
     each = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
@@ -209,10 +210,12 @@ def _plain(axes: Axes) -> None:
 
 
 def _look(number: int) -> dict[str, Any]:
+    again, place = divmod(number, len(COLORS))
     return {
-        "color": COLORS[number % len(COLORS)],
-        "marker": _MARKERS[number % len(_MARKERS)],
-        "linestyle": _DASHES[number % len(_DASHES)],
+        "color": COLORS[place],
+        "marker": _MARKERS[place],
+        "fillstyle": "none" if again else "full",
+        "linestyle": _DASHES[(place + again) % len(_DASHES)],
         "markersize": 5,
         "linewidth": 1.6,
     }
