@@ -1,6 +1,6 @@
 """Ways to rewrite texts, side by side: the table and the picture of docs/papers.md.
 
-    for grid in methods pr-plus private-labels pr-plus-private-labels; do
+    for grid in methods pr-plus private-labels pr-plus-private-labels joint-labels; do
       dpnlp sweep configs/rewriting/$grid-grid.yaml --at-once 12; done
     python examples/rewriting_methods.py runs/*-grid --picture rewriting.png
 
@@ -25,14 +25,22 @@ METHODS = {
     "adept": "ADePT",
     "sampling": "Sampling with clipped logits",
     "words": "Word by word: its ε is for one word",
+    "echo with labels": "Echo, label and text together",
 }
 SCORE = "macro_f1"
-SIDES = {False: "labels in clear", True: "labels by randomized response"}
+SIDES = {False: "labels in clear", True: "labels privatised"}
 
 
 def method(run: Run) -> str:
     """The rewriter of a run, by the name of its folder without the ε that it was trained for."""
-    return Path(run.config["rewriter"]).name.rstrip("-0123456789")
+    together = " with labels" if run.config["privacy"].get("joint_labels") else ""
+    return Path(run.config["rewriter"]).name.rstrip("-0123456789") + together
+
+
+def private_labels(run: Run) -> bool:
+    """Whether labels are drawn like the texts."""
+    privacy = run.config["privacy"]
+    return privacy["label_epsilon"] is not None or bool(privacy.get("joint_labels"))
 
 
 def rows(runs: list[Run]) -> list[Row]:
@@ -55,7 +63,7 @@ def main() -> None:
     for folder in given.runs:
         for path in sorted(folder.glob("*/report.html")):
             run = Run.open(path.parent)
-            found[run.config["privacy"]["label_epsilon"] is not None, method(run)].append(run)
+            found[private_labels(run), method(run)].append(run)
     panels = {
         title: {called: rows(found[private, name]) for name, called in METHODS.items() if found[private, name]}
         for private, title in SIDES.items()

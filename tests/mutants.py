@@ -1733,8 +1733,8 @@ DEFECTS = (
     Defect(
         "echo: the most alike sentence comes back as it is",
         "rewriting/echo.py",
-        "chosen[rows] = self.mechanism.release(self.bank.nearest(vectors[rows], self.mechanism.preferred))",
-        "chosen[rows] = self.bank.nearest(vectors[rows], 1)[:, 0]",
+        "chosen[rows] = self.mechanism.release(pairs) if self.mechanism else pairs[:, 0]",
+        "chosen[rows] = pairs[:, 0]",
         ("rewriting/test_echo.py",),
     ),
     Defect(
@@ -1743,6 +1743,34 @@ DEFECTS = (
         "-m, axis=1)[:, -m:]",
         "m, axis=1)[:, :m]",
         ("rewriting/test_echo.py",),
+    ),
+    Defect(
+        "echo: labels that are drawn with their texts come out as they are",
+        "rewriting/echo.py",
+        "return [self.bank.sentences[one] for one in sentences], told.tolist()",
+        "return [self.bank.sentences[one] for one in sentences], list(labels)",
+        ("rewriting/test_echo.py",),
+    ),
+    Defect(
+        "echo: a label beyond the last is taken for another sentence's",
+        "rewriting/echo.py",
+        "if np.any((told < 0) | (told >= self.labels)):",
+        "if np.any(told < 0):",
+        ("rewriting/test_echo.py",),
+    ),
+    Defect(
+        "echo: pairs with a false label are no candidates when m is chosen",
+        "rewriting/echo.py",
+        'checks.positive("epsilon", epsilon), len(self) * labels, m)',
+        'checks.positive("epsilon", epsilon), len(self), m)',
+        ("rewriting/test_echo.py",),
+    ),
+    Defect(
+        "rewrite: labels that were to be drawn with their texts are released in clear",
+        "cli/rewriting.py",
+        "            labels = [self.names[one] for one in told]\n",
+        "",
+        ("cli/test_rewrite.py",),
     ),
     Defect(
         "rewrite: the label's ε is left out of the statement",
@@ -1754,7 +1782,7 @@ DEFECTS = (
     Defect(
         "rewrite: labels in clear are not named",
         "cli/rewriting.py",
-        "exposures += [] if self.labels else [Exposure.LABELS]",
+        "exposures += [] if self.labels or privacy.joint_labels else [Exposure.LABELS]",
         "exposures += []",
         ("cli/test_rewrite.py",),
     ),
@@ -1775,8 +1803,8 @@ DEFECTS = (
     Defect(
         "rewrite: other columns come out, too",
         "cli/rewriting.py",
-        'yield from ({"text": text} for text in texts)',
-        'yield from ({"text": text, "note": record.text} for text, record in zip(texts, records))',
+        'yield from ({"text": text} for text in self.rewriter.rewrite(texts))',
+        'yield from ({"text": text, "note": note} for text, note in zip(self.rewriter.rewrite(texts), texts))',
         ("cli/test_rewrite.py",),
     ),
     Defect(

@@ -111,6 +111,21 @@ def test_labels_go_through_randomized_response(dpnlp):
     assert 5 < sum(changed) < 40
 
 
+def test_labels_are_drawn_together_with_their_texts_at_no_further_epsilon(dpnlp):
+    flags = f"--privacy.epsilon 1 --privacy.joint-labels --scoring.encoder encoder {NAMED}"
+    code, out, err = dpnlp(f"{REWRITE} --name together {flags} --json")
+    assert code == 0, err
+    run = Run(dpnlp.home / "runs" / "together")
+    assert (run.guarantee.epsilon, run.guarantee.not_covered) == (1.0, ())
+    bank = len({*filter(None, (dpnlp.home / "bank.txt").read_text().split("\n"))})
+    assert dict(run.guarantee.mechanism.parameters)["candidates"] == len(LABELS) * bank
+    assert dict(run.guarantee.mechanism.parameters)["labels"] == len(LABELS)
+    assert "macro_f1" in json.loads(out)["scores"]["test"]["rewritten"]
+    notes = [json.loads(line)["label"] for line in (dpnlp.home / "notes.jsonl").read_text().splitlines()]
+    changed = [row["label"] != label for row, label in zip(texts(dpnlp, "together"), notes, strict=True)]
+    assert 5 < sum(changed) < 40
+
+
 def test_classes_that_are_found_in_the_data_are_named(dpnlp):
     code, _, err = dpnlp(f"{REWRITE} --name found --privacy.epsilon 3 --privacy.label-epsilon 1")
     assert code == 0, err
@@ -304,6 +319,18 @@ def test_a_delta_that_is_too_large(dpnlp):
         (
             "rewrite --name a --rewriter echo --data.train plain.txt --privacy.label-epsilon 1",
             "the texts have no labels; leave it out",
+        ),
+        (
+            "rewrite --name a --rewriter echo --data.train plain.txt --privacy.joint-labels",
+            "privacy.joint_labels: the texts have no labels; name their column",
+        ),
+        (
+            f"{REWRITE} --name a --privacy.joint-labels --privacy.label-epsilon 1",
+            "privacy.label_epsilon is for labels that are drawn apart; leave it out",
+        ),
+        (
+            f"{REWRITE} --name a --privacy.joint-labels".replace("rewriter echo", "rewriter made-adept"),
+            "this method rewrites texts alone; let labels go through randomized response",
         ),
         (f"{REWRITE} --name a --data.validation notes.jsonl", "data.validation: it is a file that is rewritten"),
         (

@@ -56,6 +56,13 @@ def test_it_undoes_randomized_response():
     assert Randomized(labels=response).transition(3)[0, 0] == pytest.approx(response.theta)
 
 
+def test_labels_that_were_drawn_together_with_the_texts_are_uniform_where_these_are_blind():
+    """From texts that say nothing it learns the true shares of the labels, of which two in three were drawn blindly."""
+    labels = ["a"] * 800 + ["b"] * 150 + ["c"] * 50 + [*LABELS] * 666 + ["a", "b"]
+    found = learn(np.zeros((3000, 4), np.float32), labels, None, Randomized(1 / 3, together=True))
+    np.testing.assert_allclose(np.exp(found.bias) / np.exp(found.bias).sum(), [0.8, 0.15, 0.05], atol=0.002)
+
+
 def test_validation_data_choose_the_penalty():
     vectors, labels = drawn(300, 8)
     held = drawn(100, 9)

@@ -1,6 +1,7 @@
 """Echo: a text comes back as a public sentence, each of the most alike e^ε times as likely as any other."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -48,13 +49,19 @@ def test_a_bank_knows_how_alike_its_sentences_are():
     np.testing.assert_allclose(BANK.alike, alike, atol=1e-6)
 
 
+@pytest.mark.parametrize("labels", [1, 3])
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 4.0, 30.0])
-def test_as_many_are_preferred_as_make_the_outcome_most_alike(epsilon):
-    def expected(m):
-        theta = m * math.exp(epsilon) / (m * math.exp(epsilon) + len(BANK) - m)
-        return theta * BANK.alike[:m].mean() + (1 - theta) * BANK.alike[m:].mean()
+def test_as_many_are_preferred_as_make_the_outcome_most_alike(epsilon, labels):
+    """Of each pair that comes out: a sentence of the preferred ones, or by the rest of its probability any one."""
 
-    assert BANK.preferred(epsilon) == max(range(1, len(BANK) - 1), key=expected)
+    def expected(m):
+        pairs = np.ones(len(BANK) * labels)
+        pairs[:m] = math.exp(epsilon)
+        pairs /= pairs.sum()
+        blind = pairs[-1] * len(pairs)
+        return (1 - blind) * BANK.alike[:m].mean() + blind * BANK.alike.mean()
+
+    assert BANK.preferred(epsilon, labels) == max(range(1, len(BANK) - 1), key=expected)
 
 
 def test_fewer_are_preferred_the_more_may_be_said():
@@ -79,6 +86,57 @@ def test_a_text_comes_back_with_the_probabilities_of_the_definition(epsilon):
     weights[most_alike("what was said", m)] = math.exp(epsilon)
     counts = [found.count(sentence) for sentence in BANK.sentences]
     assert chi_square(counts, weights / weights.sum()) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_a_text_and_its_label_come_back_together_with_the_probabilities_of_the_definition(epsilon):
+    rewriter = Echo(BANK, Meaning(), epsilon, FixedSeed(2)).with_labels(4)
+    m = rewriter.mechanism.preferred
+    found = list(zip(*rewriter.rewrite_labelled(["what was said"] * 40_000, [2] * 40_000), strict=True))
+    weights = np.ones((len(BANK), 4))
+    weights[most_alike("what was said", m), 2] = math.exp(epsilon)
+    counts = Counter(found)
+    seen = [counts[sentence, label] for sentence in BANK.sentences for label in range(4)]
+    assert chi_square(seen, weights.ravel() / weights.sum()) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("other", [("text 1", 2), ("text 1", 0), ("text 0", 0)])
+def test_an_audit_of_two_texts_with_labels_finds_no_more_than_is_claimed(other):
+    """Whether text, label or both are exchanged: ε is for both together. The event is a preferred pair of the first."""
+    rewriter, trials = Echo(BANK, Meaning(), 1.5, FixedSeed(3)).with_labels(3), 60_000
+    m = rewriter.mechanism.preferred
+    pairs = [{(BANK.sentences[one], label) for one in most_alike(text, m)} for text, label in (("text 0", 2), other)]
+    event = pairs[0] - pairs[1]
+    hits = []
+    for text, label in (("text 0", 2), other):
+        released = zip(*rewriter.rewrite_labelled([text] * trials, [label] * trials), strict=True)
+        hits.append(sum(pair in event for pair in released))
+    assert 1.2 < epsilon_lower_bound(*hits, trials) <= 1.5
+
+
+def test_what_is_promised_for_a_text_with_its_label():
+    rewriter = Echo(BANK, Meaning(), 2.0).with_labels(5)
+    promised = rewriter.guarantee()
+    assert (promised.epsilon, promised.delta, promised.unit) == (2.0, 0.0, Unit.TEXT)
+    assert f"candidates={5 * len(BANK)}" in promised.signature()
+    K, m, theta = 5 * len(BANK), rewriter.mechanism.preferred, rewriter.mechanism.theta
+    assert rewriter.carried / m + (1 - rewriter.carried) / K == pytest.approx(theta / m)
+
+
+def test_without_privacy_the_label_is_kept():
+    rewriter = Echo(BANK, Meaning(), math.inf).with_labels(3)
+    texts = ["one text", "another", "sentence 3"]
+    alike = [BANK.sentences[most_alike(text, 1)[0]] for text in texts]
+    assert rewriter.rewrite_labelled(texts, [2, 0, 1]) == (alike, [2, 0, 1])
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_that_there_is_not(label):
+    """It would be taken for another sentence's."""
+    with pytest.raises(BadInput, match="each must be a whole number from 0 to 2"):
+        Echo(BANK, Meaning(), 1.0).with_labels(3).rewrite_labelled(["one text"], [label])
+    with pytest.raises(BadInput, match="labels = 0"):
+        Echo(BANK, Meaning(), 1.0).with_labels(0)
 
 
 def test_an_audit_of_two_texts_finds_no_more_than_is_claimed():

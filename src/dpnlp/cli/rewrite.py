@@ -56,6 +56,9 @@ class Privacy:
     label_epsilon: float | None = option(
         None, help="ε for the label of a text, by randomized response; without it labels are released in clear"
     )
+    joint_labels: bool = option(
+        False, help="Draw the label of a text together with it, so that epsilon is for both (echo alone can do so)"
+    )
     texts_per_person: int = option(1, help="The most texts that one person has; all of them are in the statement")
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
     seed: int | None = option(

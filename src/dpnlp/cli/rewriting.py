@@ -59,6 +59,8 @@ class Rewriting:
         self.classes = asked.data.labels or corpus.labels
         self.source = seeded(asked.privacy.seed)
         self.rewriter = folders.load(asked.rewriter, asked.privacy.epsilon, asked.privacy.delta, self.source)
+        if asked.privacy.joint_labels:
+            self._draw_labels_too()
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
         self._refuse_delta()
 
@@ -81,6 +83,16 @@ class Rewriting:
         self._leaks()
         self.folder.write_report(page_of_run(self.folder))
         return Run.open(self.path)
+
+    def _draw_labels_too(self) -> None:
+        """ε is then for a text and its label."""
+        if self.asked.data.label is None:
+            raise BadInput("privacy.joint_labels: the texts have no labels; name their column by data.label.")
+        if self.asked.privacy.label_epsilon is not None:
+            raise BadInput(
+                "privacy.joint_labels: privacy.label_epsilon is for labels that are drawn apart; leave it out."
+            )
+        self.rewriter = self.rewriter.with_labels(len(self.names))
 
     # What is promised
 
@@ -113,9 +125,12 @@ class Rewriting:
             both = Term.of("composed", texts=one.mechanism.name, labels=self.labels.term.name)
             spent = one.epsilon + many * self.labels.epsilon
             one = replace(one, epsilon=spent, mechanism=both, accountant=Term("basic-composition"))
+        elif self.rewriter.labels > 1 and one.is_private:
+            both = Term(one.mechanism.name, (*one.mechanism.parameters, ("labels", self.rewriter.labels)))
+            one = replace(one, mechanism=both)
         exposures = [*folders.exposures_of(self.asked.rewriter)]
         if self.asked.data.label is not None:
-            exposures += [] if self.labels else [Exposure.LABELS]
+            exposures += [] if self.labels or privacy.joint_labels else [Exposure.LABELS]
             exposures += [] if self.classes else [Exposure.CLASSES]
         exposures += [Exposure.COMPARISON] if privacy.diagnostics else []
         return one.with_exposures(*exposures)
@@ -190,14 +205,18 @@ class Rewriting:
                     raise KeyboardInterrupt(f"interrupted; what is rewritten is kept. Go on with: {self._resuming}")
 
     def _rewritten(self, records: Sequence[Any]) -> Iterator[dict[str, str]]:
-        texts = self.rewriter.rewrite([record.text for record in records])
+        texts = [record.text for record in records]
         if self.asked.data.label is None:
-            yield from ({"text": text} for text in texts)
+            yield from ({"text": text} for text in self.rewriter.rewrite(texts))
             return
         labels = [record.label for record in records]
-        if self.labels:
-            told = self.labels.release([self.names.index(label) for label in labels])
+        if self.asked.privacy.joint_labels:
+            texts, told = self.rewriter.rewrite_labelled(texts, [self.names.index(label) for label in labels])
             labels = [self.names[one] for one in told]
+        else:
+            texts = self.rewriter.rewrite(texts)
+        if self.labels:
+            labels = [self.names[one] for one in self.labels.release([self.names.index(label) for label in labels])]
         yield from ({"text": text, "label": label} for text, label in zip(texts, labels, strict=True))
 
     @property
@@ -222,7 +241,7 @@ class Rewriting:
             row, _ = _learned(encoder, originals, test, Randomized())
             rows.append({"step": 0, "epsilon": 0.0, "split": "test", **row})
         released = {split: self.folder.rewritten_texts(split, most) for split in self.texts}
-        told = Randomized(self.rewriter.carried, self.labels)
+        told = Randomized(self.rewriter.carried, self.labels, together=asked.privacy.joint_labels)
         row, details = _learned(encoder, released, test, told)
         rows.append({"step": 1, "epsilon": spent, "split": "test", **row})
         if asked.privacy.diagnostics:

@@ -7,7 +7,8 @@ they say and the rest drawn blindly, and labels went through randomized response
     p(y | x) = Σ_c T(y | c) (λ q(c | x) + (1 − λ) π(c)),
 
 q what is to be learned and π the shares of the labels. The classifier maximises this instead of q itself (the forward
-correction of Patrini et al. 2017).
+correction of Patrini et al. 2017). Where labels were drawn together with the texts, those of the blind draws are
+uniform, and so is π.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,8 @@ class Randomized:
     """How the texts and labels were randomized, as far as that is public."""
 
     carried: float = 1.0  # λ
-    labels: RandomizedResponse | None = None  # T; without it they are true
+    labels: RandomizedResponse | None = None  # T; without it they are true, or drawn together with the texts
+    together: bool = False  # whether they were
 
     def __post_init__(self) -> None:
         checks.share("carried", self.carried)
@@ -46,6 +48,12 @@ class Randomized:
             return np.eye(classes)
         other = (1 - self.labels.theta) / (classes - 1)
         return np.full((classes, classes), other) + (self.labels.theta - other) * np.eye(classes)
+
+    def blind(self, told: NDArray[np.float64]) -> NDArray[np.float64]:
+        """π, the shares of the labels of texts that were drawn blindly, from those of all labels that are released."""
+        if self.together:
+            return np.full(len(told), 1 / len(told))
+        return np.clip(np.linalg.solve(self.transition(len(told)).T, told), 0, 1)
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,7 @@ def learn(
     randomized = randomized or Randomized()
     transition = randomized.transition(len(names))
     y = _numbered(labels, names)
-    told = np.bincount(y, minlength=len(names)) / len(y)
-    pi = np.clip(np.linalg.solve(transition.T, told), 0, 1)
+    pi = randomized.blind(np.bincount(y, minlength=len(names)) / len(y))
     public = (jnp.asarray(transition), jnp.asarray(pi), randomized.carried)
 
     def fitted(penalty: float) -> NDArray[np.float64]:

@@ -7,12 +7,17 @@ on a vector would grow.
 
 How many sentences are preferred follows from ε and from the bank alone: the m that makes the released sentence most
 alike in the mean, for texts like those of the bank.
+
+A text with one of L labels is drawn together with it on request: one of the K·L pairs of a sentence and a label is
+released, and those preferred are the m most alike sentences with the true label. ε is then for both. Drawn apart, each
+from its share of ε, sentence and label would tell of each other only as far as neither is blind, which for a small ε is
+the product of two small probabilities.
 """
 
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -68,14 +73,15 @@ class Bank:
             total += np.sort(similar, axis=1)[:, -2::-1].sum(axis=0, dtype=np.float64)
         return cls(different, vectors, (total / len(asked)).astype(np.float32))
 
-    def preferred(self, epsilon: float) -> int:
-        """The m whose released sentence is most alike in the mean: θ(m) ā(m) + (1 − θ(m)) ā of the others."""
-        K, m = len(self), np.arange(1, len(self) - 1)
-        sums = np.cumsum(self.alike, dtype=np.float64)
-        near = sums[:-1] / m
-        far = (sums[-1] - sums[:-1]) / (K - 1 - m)
-        theta = 1 / (1 + (K - m) / m * math.exp(-checks.positive("epsilon", epsilon)))
-        return int(m[np.argmax(theta * near + (1 - theta) * far)])
+    def preferred(self, epsilon: float, labels: int = 1) -> int:
+        """The m whose released sentence is most alike in the mean: λ(m) ā(m) + (1 − λ(m)) ā of all.
+
+        λ is the share that is carried. With a false label a sentence is worth no more than any.
+        """
+        m = np.arange(1, len(self) - 1)
+        near, all_ = np.cumsum(self.alike, dtype=np.float64)[:-1] / m, np.mean(self.alike, dtype=np.float64)
+        carried = _carried(checks.positive("epsilon", epsilon), len(self) * labels, m)
+        return int(m[np.argmax(carried * (near - all_))])
 
     def nearest(self, vectors: Vectors, m: int) -> Integers:
         """The m most alike sentences for each vector, in no order: [texts, width] -> [texts, m]."""
@@ -88,6 +94,15 @@ def _blocks(rows: Integers, width: int) -> list[Integers]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
+def _carried(epsilon: float, candidates: int, m: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """λ: what comes out is drawn among the m preferred candidates with probability λ, and else among all k, blindly.
+
+    That is 1 − k(1 − θ)/(k − m), as θ for the preferred and (1 − θ)/(k − m) for each other have so much in common.
+    """
+    m = np.asarray(m, np.float64)
+    return m * -math.expm1(-epsilon) / (m + (candidates - m) * math.exp(-epsilon))
+
+
 @dataclass(frozen=True, eq=False)
 class Echo(Rewriter):
     """The method at a chosen ε. Where that is infinite, the most alike sentence itself comes back."""
@@ -96,8 +111,10 @@ class Echo(Rewriter):
     encoder: SentenceEncoder
     epsilon: float
     source: Source = OS_ENTROPY
+    labels: int = 1  # L; 1 where texts are drawn alone
 
     def __post_init__(self) -> None:
+        checks.count("labels", self.labels)
         if checks.budget("epsilon", self.epsilon) < math.inf:
             self.mechanism  # noqa: B018  (a wrong ε is refused here, not at the first text)
 
@@ -106,16 +123,26 @@ class Echo(Rewriter):
         """Subset response with the m that suits ε and the bank."""
         if self.epsilon == math.inf:
             return None
-        return SubsetResponse(self.epsilon, len(self.bank), self.bank.preferred(self.epsilon), self.source)
+        candidates, m = len(self.bank) * self.labels, self.bank.preferred(self.epsilon, self.labels)
+        return SubsetResponse(self.epsilon, candidates, m, self.source)
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
+        return self.rewrite_labelled(texts, [0] * len(texts))[0]
+
+    def with_labels(self, labels: int) -> "Echo":
+        return replace(self, labels=labels)
+
+    def rewrite_labelled(self, texts: Sequence[str], labels: Sequence[int]) -> tuple[list[str], list[int]]:
         vectors, chosen = self.encoder(texts), np.zeros(len(texts), np.int64)
+        told = np.asarray(labels, np.int64)
+        if np.any((told < 0) | (told >= self.labels)):
+            raise BadInput(f"labels: each must be a whole number from 0 to {self.labels - 1}.")
         for rows in _blocks(np.arange(len(texts)), len(self.bank)):
-            if self.mechanism is None:
-                chosen[rows] = self.bank.nearest(vectors[rows], 1)[:, 0]
-            else:
-                chosen[rows] = self.mechanism.release(self.bank.nearest(vectors[rows], self.mechanism.preferred))
-        return [self.bank.sentences[one] for one in chosen]
+            m = self.mechanism.preferred if self.mechanism else 1
+            pairs = self.bank.nearest(vectors[rows], m) * self.labels + told[rows, None]
+            chosen[rows] = self.mechanism.release(pairs) if self.mechanism else pairs[:, 0]
+        sentences, told = np.divmod(chosen, self.labels)
+        return [self.bank.sentences[one] for one in sentences], told.tolist()
 
     @property
     def event(self) -> Event:
@@ -124,14 +151,10 @@ class Echo(Rewriter):
 
     @property
     def carried(self) -> float:
-        """The share of the texts whose sentence is drawn among the preferred ones, the rest being drawn among all.
-
-        With θ for the preferred and (1 − θ)/(K − m) for each other, all K have that much in common.
-        """
+        """The share of the texts whose sentence is drawn among the preferred ones, the rest being drawn among all."""
         if self.mechanism is None:
             return 1.0
-        K, m, theta = len(self.bank), self.mechanism.preferred, self.mechanism.theta
-        return 1 - K * (1 - theta) / (K - m)
+        return float(_carried(self.epsilon, self.mechanism.candidates, self.mechanism.preferred))
 
 
 def save(bank: Bank, encoder: SentenceEncoder, folder: Path) -> None:
