@@ -25,7 +25,7 @@ METHODS = {
     "adept": "ADePT",
     "sampling": "Sampling with clipped logits",
     "words": "Word by word: its ε is for one word",
-    "echo with labels": "Echo, label and text together",
+    "echo with labels": "Echo, text and label together, ours",
 }
 SCORE = "macro_f1"
 SIDES = {False: "labels in clear", True: "labels privatised"}
