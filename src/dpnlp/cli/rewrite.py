@@ -54,10 +54,12 @@ class Privacy:
     epsilon: float = option(10.0, help="ε for one text; inf rewrites without privacy")
     delta: float = option(1e-6, help="δ, for methods that need one; below one in the number of texts")
     label_epsilon: float | None = option(
-        None, help="ε for the label of a text, by randomized response; without it labels are released in clear"
+        None,
+        help="ε for the label of a text, by randomized response; without it, and without joint-labels, labels are "
+        "released in clear",
     )
     joint_labels: bool = option(
-        False, help="Draw the label of a text together with it, so that epsilon is for both (echo alone can do so)"
+        False, help="Draw the label of a text together with it, so that epsilon is for both; echo alone can do so"
     )
     texts_per_person: int = option(1, help="The most texts that one person has; all of them are in the statement")
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
