@@ -1782,7 +1782,7 @@ DEFECTS = (
     Defect(
         "rewrite: labels in clear are not named",
         "cli/rewriting.py",
-        "exposures += [] if self.labels or privacy.joint_labels else [Exposure.LABELS]",
+        "exposures += [] if self.labels or (self.together and one.is_private) else [Exposure.LABELS]",
         "exposures += []",
         ("cli/test_rewrite.py",),
     ),

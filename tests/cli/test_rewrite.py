@@ -126,6 +126,12 @@ def test_labels_are_drawn_together_with_their_texts_at_no_further_epsilon(dpnlp)
     assert 5 < sum(changed) < 40
 
 
+def test_without_privacy_labels_that_are_drawn_with_their_texts_are_in_clear_and_named(dpnlp):
+    code, _, err = dpnlp(f"{REWRITE} --name open --privacy.epsilon inf --privacy.joint-labels {NAMED}")
+    assert code == 0, err
+    assert Run(dpnlp.home / "runs" / "open").guarantee.not_covered == (Exposure.LABELS,)
+
+
 def test_classes_that_are_found_in_the_data_are_named(dpnlp):
     code, _, err = dpnlp(f"{REWRITE} --name found --privacy.epsilon 3 --privacy.label-epsilon 1")
     assert code == 0, err

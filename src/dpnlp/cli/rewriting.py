@@ -23,6 +23,7 @@ from dpnlp.guarantee import Exposure, Guarantee, Term
 from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed, seeded
 from dpnlp.rewriting import folders
+from dpnlp.rewriting.base import LabelledRewriter, Rewriter
 from dpnlp.runs.files import Growing
 from dpnlp.runs.folder import Run
 from dpnlp.training.progress import Progress
@@ -58,9 +59,9 @@ class Rewriting:
             _refuse_twice(private, corpus, bool(asked.data.held_out))
         self.classes = asked.data.labels or corpus.labels
         self.source = seeded(asked.privacy.seed)
-        self.rewriter = folders.load(asked.rewriter, asked.privacy.epsilon, asked.privacy.delta, self.source)
-        if asked.privacy.joint_labels:
-            self._draw_labels_too()
+        made = folders.load(asked.rewriter, asked.privacy.epsilon, asked.privacy.delta, self.source)
+        self.together = self._with_labels(made) if asked.privacy.joint_labels else None
+        self.rewriter = self.together or made
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
         self._refuse_delta()
 
@@ -84,15 +85,20 @@ class Rewriting:
         self.folder.write_report(page_of_run(self.folder))
         return Run.open(self.path)
 
-    def _draw_labels_too(self) -> None:
-        """ε is then for a text and its label."""
+    def _with_labels(self, made: Rewriter) -> LabelledRewriter:
+        """What draws labels together with their texts."""
         if self.asked.data.label is None:
             raise BadInput("privacy.joint_labels: the texts have no labels; name their column by data.label.")
         if self.asked.privacy.label_epsilon is not None:
             raise BadInput(
                 "privacy.joint_labels: privacy.label_epsilon is for labels that are drawn apart; leave it out."
             )
-        self.rewriter = self.rewriter.with_labels(len(self.names))
+        if not isinstance(made, LabelledRewriter):
+            raise BadInput(
+                "privacy.joint_labels: this method rewrites texts alone; let labels go through randomized response by "
+                "privacy.label_epsilon."
+            )
+        return made.with_labels(len(self.names))
 
     # What is promised
 
@@ -125,12 +131,12 @@ class Rewriting:
             both = Term.of("composed", texts=one.mechanism.name, labels=self.labels.term.name)
             spent = one.epsilon + many * self.labels.epsilon
             one = replace(one, epsilon=spent, mechanism=both, accountant=Term("basic-composition"))
-        elif self.rewriter.labels > 1 and one.is_private:
-            both = Term(one.mechanism.name, (*one.mechanism.parameters, ("labels", self.rewriter.labels)))
+        elif self.together and one.is_private:
+            both = Term(one.mechanism.name, (*one.mechanism.parameters, ("labels", self.together.labels)))
             one = replace(one, mechanism=both)
         exposures = [*folders.exposures_of(self.asked.rewriter)]
         if self.asked.data.label is not None:
-            exposures += [] if self.labels or privacy.joint_labels else [Exposure.LABELS]
+            exposures += [] if self.labels or (self.together and one.is_private) else [Exposure.LABELS]
             exposures += [] if self.classes else [Exposure.CLASSES]
         exposures += [Exposure.COMPARISON] if privacy.diagnostics else []
         return one.with_exposures(*exposures)
@@ -210,8 +216,8 @@ class Rewriting:
             yield from ({"text": text} for text in self.rewriter.rewrite(texts))
             return
         labels = [record.label for record in records]
-        if self.asked.privacy.joint_labels:
-            texts, told = self.rewriter.rewrite_labelled(texts, [self.names.index(label) for label in labels])
+        if self.together:
+            texts, told = self.together.rewrite_labelled(texts, [self.names.index(label) for label in labels])
             labels = [self.names[one] for one in told]
         else:
             texts = self.rewriter.rewrite(texts)
@@ -241,7 +247,7 @@ class Rewriting:
             row, _ = _learned(encoder, originals, test, Randomized())
             rows.append({"step": 0, "epsilon": 0.0, "split": "test", **row})
         released = {split: self.folder.rewritten_texts(split, most) for split in self.texts}
-        told = Randomized(self.rewriter.carried, self.labels, together=asked.privacy.joint_labels)
+        told = Randomized(self.rewriter.carried, self.labels, together=self.together is not None)
         row, details = _learned(encoder, released, test, told)
         rows.append({"step": 1, "epsilon": spent, "split": "test", **row})
         if asked.privacy.diagnostics:

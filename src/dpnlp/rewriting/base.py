@@ -12,32 +12,19 @@ from dataclasses import replace
 from dpnlp import checks
 from dpnlp.accounting import accountant
 from dpnlp.accounting.accountant import Accountant
-from dpnlp.checks import BadInput
 from dpnlp.events import Event, Repeated
 from dpnlp.guarantee import Adjacency, Guarantee, NoiseSource, Term, Trust, Unit, round_up
 from dpnlp.mechanisms.base import Mechanism
 
 
 class Rewriter(ABC):
-    """A method with its settings. `mechanism` is what randomizes one text; None where nothing does.
-
-    `labels` is how many labels there are of which one is drawn together with a text; 1 where texts are drawn alone.
-    """
+    """A method with its settings. `mechanism` is what randomizes one text; None where nothing does."""
 
     mechanism: Mechanism | None
-    labels: int = 1
 
     @abstractmethod
     def rewrite(self, texts: Sequence[str]) -> list[str]:
         """One text for each, in their order. What comes out for one does not depend on the others."""
-
-    def with_labels(self, labels: int) -> "Rewriter":
-        """The same method, with one of so many labels drawn together with each text at the same ε; few can do that."""
-        raise BadInput("labels: this method rewrites texts alone; let labels go through randomized response.")
-
-    def rewrite_labelled(self, texts: Sequence[str], labels: Sequence[int]) -> tuple[list[str], list[int]]:
-        """A text and a label for each, drawn together by what `with_labels` gave; labels are numbers from 0."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
@@ -85,6 +72,20 @@ class Rewriter(ABC):
         if added.delta <= delta and added.epsilon <= composed:
             return added
         return replace(added, epsilon=composed, delta=delta, accountant=Term(Accountant.PLD))
+
+
+class LabelledRewriter(Rewriter):
+    """A method that can draw one of `labels` labels together with a text, so that its ε is for both."""
+
+    labels: int
+
+    @abstractmethod
+    def with_labels(self, labels: int) -> "LabelledRewriter":
+        """The same method with so many labels."""
+
+    @abstractmethod
+    def rewrite_labelled(self, texts: Sequence[str], labels: Sequence[int]) -> tuple[list[str], list[int]]:
+        """A text and a label for each, in their order; labels are numbers from 0."""
 
 
 def unprotected(unit: Unit) -> Guarantee:

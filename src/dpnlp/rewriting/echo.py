@@ -32,7 +32,7 @@ from dpnlp.mechanisms import SubsetResponse
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source
 from dpnlp.models.pretrained.encoders import save_encoder
 from dpnlp.models.sentence_vectors import SentenceEncoder, Vectors
-from dpnlp.rewriting.base import Rewriter
+from dpnlp.rewriting.base import LabelledRewriter
 
 _AT_ONCE = 2**25
 """Similarities that are computed at once: 128 MiB of them."""
@@ -104,7 +104,7 @@ def _carried(epsilon: float, candidates: int, m: npt.ArrayLike) -> npt.NDArray[n
 
 
 @dataclass(frozen=True, eq=False)
-class Echo(Rewriter):
+class Echo(LabelledRewriter):
     """The method at a chosen ε. Where that is infinite, the most alike sentence itself comes back."""
 
     bank: Bank
