@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint mutants clean
+.PHONY: demo test lint mutants redteam clean
 
 # A clinic's notes, a model with privacy and one without, and what each of them gives away: all of it is in demo/.
 demo: $(VENV)/installed
@@ -21,6 +21,10 @@ lint: $(VENV)/peers
 # Plants known defects one by one in a copy and says which tests notice; ONLY=word picks some.
 mutants: $(VENV)/peers
 	$(BIN)/python tests/mutants.py $(ONLY)
+
+# Tries to break the stated promises from outside, a hundred times as hard as `make test` does.
+redteam: $(VENV)/peers
+	REDTEAM=thorough $(BIN)/pytest tests/redteam
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
