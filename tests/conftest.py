@@ -27,3 +27,11 @@ def _torch_begins_anew():
     """Models of transformers have the same first weights whichever tests ran before those of a file."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _home_of_a_stranger(tmp_path_factory: pytest.TempPathFactory):
+    """Nothing that tests remember lies in the home of who runs them, and no file of tests knows what others did."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPNLP_HOME", str(tmp_path_factory.mktemp("home")))
+        yield

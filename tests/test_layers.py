@@ -8,6 +8,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 VOCABULARY = {"checks", "events", "guarantee"}
+KEEPING = {"atomic", "home"}
 MATERIAL = {"data", "models", "metrics"}
 ENGINE = {"accounting", "mechanisms", "training"}
 MAY_IMPORT = {
@@ -18,23 +19,25 @@ MAY_IMPORT = {
     "guarantee": {"checks"},
     "bookkeeping": set(),
     "dropout": set(),
-    "accounting": VOCABULARY,
+    "atomic": set(),
+    "home": {"checks", "atomic"},
+    "accounting": VOCABULARY | KEEPING,
     "mechanisms": VOCABULARY,
-    "data": {"checks", "guarantee"},
-    "models": {"checks", "guarantee", "bookkeeping", "dropout"},
+    "data": {"checks", "guarantee"} | KEEPING,
+    "models": {"checks", "guarantee", "bookkeeping", "dropout"} | KEEPING,
     "metrics": {"checks", "guarantee"},
     "tasks": {"checks", "guarantee"} | MATERIAL,
-    "training": VOCABULARY | {"accounting", "mechanisms", "bookkeeping", "dropout"},
-    "rewriting": VOCABULARY | MATERIAL | ENGINE | {"dropout", "tasks"},
+    "training": VOCABULARY | KEEPING | {"accounting", "mechanisms", "bookkeeping", "dropout"},
+    "rewriting": VOCABULARY | KEEPING | MATERIAL | ENGINE | {"dropout", "tasks"},
     "federated": VOCABULARY | ENGINE | {"bookkeeping"},
-    "audit": VOCABULARY | MATERIAL | ENGINE | {"tasks", "rewriting", "federated"},
+    "audit": VOCABULARY | KEEPING | MATERIAL | ENGINE | {"tasks", "rewriting", "federated"},
     "demo": {"checks", "data", "models", "tasks", "audit"},
-    "runs": VOCABULARY | {"accounting", "metrics"},
-    "cli": VOCABULARY | MATERIAL | ENGINE | {"tasks", "rewriting", "federated", "audit", "demo", "runs"},
+    "runs": VOCABULARY | KEEPING | {"accounting", "metrics"},
+    "cli": VOCABULARY | KEEPING | MATERIAL | ENGINE | {"tasks", "rewriting", "federated", "audit", "demo", "runs"},
 }
 """Each part of dpnlp, that is, each file or folder in it, and the other parts that it may import."""
 
-WITHOUT_JAX = {"checks", "events", "guarantee", "accounting", "mechanisms"}
+WITHOUT_JAX = {"checks", "events", "guarantee", "atomic", "home", "accounting", "mechanisms"}
 JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "jax_privacy"}
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "misc", "common"}
 

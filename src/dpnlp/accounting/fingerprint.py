@@ -2,12 +2,10 @@
 
 import hashlib
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
-from dpnlp.accounting.ledger import Ledger, fsync_path
-from dpnlp.checks import BadInput
+from dpnlp.accounting.ledger import Ledger
+from dpnlp.home import secret_key
 
 _LEFT_OUT = (".ledger", ".ledger.key", ".ledger.head")
 """How the files end that a ledger brings with it, those included that are only there while they are written."""
@@ -25,7 +23,7 @@ def fingerprint(dataset: Path | str, *others: Path | str, ledger: Ledger | None 
     hash is over each file's name within the data set and its content; ledgers, their anchors and keys are left out.
     A data set may be several files, and its ledger may lie elsewhere than beside the first of them.
     """
-    key = _key(key_path(ledger or Ledger.beside(dataset)))
+    key = secret_key(key_path(ledger or Ledger.beside(dataset)))
     total = hashlib.blake2b(key=key, digest_size=32)
     for root in (Path(one).resolve() for one in (dataset, *others)):
         files = (path for path in (root, *root.rglob("*")) if path.is_file())
@@ -36,22 +34,3 @@ def fingerprint(dataset: Path | str, *others: Path | str, ledger: Ledger | None 
                     content = hashlib.file_digest(file, lambda: hashlib.blake2b(key=key, digest_size=32))
                 total.update(len(name).to_bytes(8) + name + content.digest())
     return total.hexdigest()
-
-
-def _key(path: Path) -> bytes:
-    """The key, made on first use. It gets its name only once it is whole, and only if none was there before."""
-    if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".ledger.key") as file:
-            file.write(os.urandom(32))
-            file.flush()
-            os.fsync(file.fileno())
-            with suppress(FileExistsError):
-                path.hardlink_to(file.name)
-        fsync_path(path.parent)
-    key = path.read_bytes()
-    if len(key) != 32:
-        raise BadInput(
-            f"{path}: the key has {len(key)} bytes and must have 32; restore it from a copy, or delete it, after which "
-            "new fingerprints can no longer be compared with old ones."
-        )
-    return key

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from dpnlp import events
 from dpnlp.accounting.releases import Budget, Contents, Release, Spent
+from dpnlp.atomic import fsync_path
 from dpnlp.checks import BadInput
 from dpnlp.events import Event
 from dpnlp.guarantee import Adjacency, Unit, round_up
@@ -296,12 +297,3 @@ def _damaged(place: str) -> BadInput:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def fsync_path(path: Path) -> None:
-    """Waits until a file or a directory is on the disk. A new file survives a power failure only with its directory."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dpnlp.atomic import fsync_path
 from dpnlp.checks import BadInput
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -19,8 +20,6 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 def write(file: Path, text: str, fresh: bool = False) -> None:
     """Puts the file in its place in one go. A `fresh` one must not be there yet, whoever else is at it too."""
-    from dpnlp.accounting.ledger import fsync_path  # Here, because reading a run should not wait for SciPy.
-
     beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     with refusals(file):
         try:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import jax
 import orbax.checkpoint as ocp
 
-from dpnlp.accounting.ledger import fsync_path
+from dpnlp.atomic import fsync_path
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import NoiseSource
 from dpnlp.training.secret import Secret

@@ -1,0 +1,54 @@
+"""What dpnlp remembers for its owner over all runs: a secret key, and by it which records and weights it has seen.
+
+The folder is readable by its owner alone. What is kept there tells nothing without the key; with it, whoever has a
+guess about a record can test it.
+"""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from dpnlp.atomic import fsync_path
+from dpnlp.checks import BadInput
+
+_BYTES = 32
+
+
+def home() -> Path:
+    """The folder, made on first use: DPNLP_HOME, or else ~/.local/share/dpnlp."""
+    chosen = os.environ.get("DPNLP_HOME")
+    folder = Path(chosen) if chosen else Path.home() / ".local" / "share" / "dpnlp"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise BadInput(
+            f"{folder}: dpnlp cannot keep its key there ({error.strerror}); set DPNLP_HOME to a folder of your own."
+        ) from None
+    return folder
+
+
+def owner_key() -> bytes:
+    """The owner's key, by which records are recognised in whatever file they lie."""
+    return secret_key(home() / "key")
+
+
+def secret_key(path: Path) -> bytes:
+    """The key in a file, made on first use. It gets its name only once it is whole, and only if there was none."""
+    if not path.exists():
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".ledger.key") as file:
+            file.write(os.urandom(_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+            with suppress(FileExistsError):
+                path.hardlink_to(file.name)
+        fsync_path(path.parent)
+    key = path.read_bytes()
+    if len(key) != _BYTES:
+        raise BadInput(
+            f"{path}: the key has {len(key)} bytes and must have {_BYTES}; restore it from a copy, or delete it, after "
+            "which new fingerprints can no longer be compared with old ones."
+        )
+    return key
