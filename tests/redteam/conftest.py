@@ -21,11 +21,11 @@ def tries() -> Callable[[int], int]:
 
 
 @pytest.fixture
-def report(record_property: Callable[[str, object], None]) -> Callable[[str, float, float], None]:
+def report(request: pytest.FixtureRequest) -> Callable[[str, float, float], None]:
     """Reports the largest loss that an attack found beside what was claimed, and fails where it is larger."""
 
     def found(attack: str, claimed: float, largest: float) -> None:
-        record_property(_FINDING, (attack, claimed, largest))
+        request.node.user_properties.append((_FINDING, (attack, claimed, largest)))
         assert largest <= claimed, f"{attack}: {claimed:.6g} is claimed, and {largest:.6g} was found."
 
     return found

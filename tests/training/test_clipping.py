@@ -47,17 +47,21 @@ def reference(loss, model, batch, weights, clip_norm, trains=nnx.Param, examples
     return {name: jnp.tensordot(factors, g, axes=1) for name, g in flat.items()}, norms
 
 
+TIGHTER = 5e-4
+"""By how much clipping may be tighter than asked for in these small networks, so that no rounding breaks the bound."""
+
+
 def assert_equal(clipped, expected, norms):
     np.testing.assert_allclose(clipped.norms, norms, rtol=1e-5)
-    assert_same_sum(clipped.gradients, expected)
+    assert_same_sum(clipped.gradients, expected, TIGHTER)
 
 
-def assert_same_sum(sums, expected):
+def assert_same_sum(sums, expected, within=1e-5):
     """To 1e-5 of the largest entry: smaller ones are differences of larger ones."""
     assert sums.keys() == expected.keys()
     scale = max(float(jnp.abs(g).max()) for g in expected.values())
     for name, gradient in expected.items():
-        np.testing.assert_allclose(sums[name], gradient, rtol=1e-5, atol=1e-5 * scale, err_msg=name)
+        np.testing.assert_allclose(sums[name], gradient, rtol=within, atol=within * scale, err_msg=name)
 
 
 def length(sums):

@@ -1,7 +1,6 @@
 """Shadow runs for the likelihood ratio attack: trained as a run was, with its settings, and thrown away again."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ def shadow_models(target: Attacked, chosen: Units[Any], coins: NDArray[np.bool_]
         rows = np.flatnonzero(np.append(coin, np.ones(len(chosen.rest), bool))[of])
         owners = None if job.owners is None else of[rows]
         plan = asked.privacy.plan(len(rows if owners is None else set(owners)), asked.learning, asked.contribution())
-        options = options_of(asked, plan)
         number = int(np.random.SeedSequence((seed, run)).generate_state(1, np.uint64)[0])
         yield train(
             job.start.model,
@@ -39,7 +37,7 @@ def shadow_models(target: Attacked, chosen: Units[Any], coins: NDArray[np.bool_]
             Rows(data, rows),
             plan,
             asked.learning.build().build(plan.schedule.steps),
-            replace(options, lengths=options.layout(data).lengths),
+            options_of(asked, plan),
             trains=job.start.trains,
             owners=owners,
             secret=Secret.drawn(seeded(number)),

@@ -133,6 +133,7 @@ def options_of(asked: "Train", plan: "Plan") -> "Options":
     return Options(
         physical_batch=learning.physical_batch,
         lengths=learning.lengths or None,
+        longest=getattr(asked.data, "longest", None),
         placement=Placement(learning.devices),
         evaluate_every=max(1, every) if learning.evaluate_every else 0,
         checkpoint_every=learning.checkpoint_every,

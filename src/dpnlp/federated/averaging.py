@@ -58,6 +58,11 @@ class Averaging:
     weights: Weights = field(default_factory=Weights)
     quantile: Quantile | None = None
 
+    @property
+    def amplifies(self) -> bool:
+        """Local training is chaotic: within some dozen steps the last bit grows to the whole update."""
+        return True
+
     def check(self, plan: "Plan") -> None:
         if self.quantile:
             self.quantile.check(plan)
@@ -97,13 +102,19 @@ class Averaging:
         )
         return Sums(found.total, seen, Beside(w.sum(), jnp.sum(jnp.where(real, found.whole - 0.5, 0))))
 
-    def query(self, plan: "Plan", sums: Sums) -> Query:
+    def query(self, plan: "Plan", sums: Sums) -> tuple[Query, Query | tuple[()]]:
         """The updates by their estimator and, where the clip norm adapts, the count: one user moves it all by S."""
-        updates = self.weights.bounded(plan, sums.gradients, sums.beside.weight)
-        if not self.quantile:
-            return Query(updates)
-        left = self.quantile.left(plan)
-        return Query({name: left * u for name, u in updates.items()}, self.quantile.bounded(plan, sums.beside.within))
+        left: float = 1.0
+        count: Any = ()
+        if self.quantile:
+            left, count = self.quantile.left(plan), self.quantile.bounded(plan, sums.beside.within)
+
+        def scaled(total: Parameters) -> Parameters:
+            updates = self.weights.bounded(plan, total, sums.beside.weight)
+            return {name: left * update for name, update in updates.items()}
+
+        lost = Query(scaled(sums.lost), jax.tree.map(jnp.zeros_like, count)) if sums.lost else ()
+        return Query(scaled(sums.gradients), count), lost
 
     def gradient(self, plan: "Plan", answer: Query, carried: Any) -> tuple[Parameters, Any]:
         """−Δ̃, and the next scale."""

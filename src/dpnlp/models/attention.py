@@ -47,7 +47,7 @@ class Kept(NamedTuple):
         scores = jnp.einsum("bhqd,bhkd->bhqk", queries, self.keys, preferred_element_type=jnp.float32) * scale
         if bias is not None:
             scores += bias
-        shares = dropout(jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1).astype(self.values.dtype))
+        shares = dropout.of_scores(jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1).astype(self.values.dtype))
         return jnp.swapaxes(jnp.einsum("bhqk,bhkd->bhqd", shares, self.values), 1, 2).reshape(query.shape)
 
 

@@ -125,7 +125,17 @@ def _looked_up(dtype: Any, chosen: Array, tables: Array) -> Array:  # [q, k, n],
 
 def _looked_up_backward(dtype: Any, chosen: Array, upstream: Array) -> tuple[None, Array]:
     sides = chosen.astype(dtype), upstream.astype(dtype)
-    return None, jnp.einsum("qkn,bhqk->bnh", *sides, preferred_element_type=jnp.float32)
+    # On a CPU one example after the other: in one product the bits of an example depend on how many others there are.
+    return None, jax.lax.platform_dependent(*sides, cpu=_each_looked_up, default=_all_looked_up)
+
+
+def _all_looked_up(chosen: Array, upstream: Array) -> Array:
+    return jnp.einsum("qkn,bhqk->bnh", chosen, upstream, preferred_element_type=jnp.float32)
+
+
+def _each_looked_up(chosen: Array, upstream: Array) -> Array:
+    each: Array = jax.lax.map(lambda own: _all_looked_up(chosen, own[None])[0], upstream)
+    return each
 
 
 _looked_up.defvjp(lambda dtype, chosen, tables: (_looked_up(dtype, chosen, tables), chosen), _looked_up_backward)
@@ -206,8 +216,8 @@ class LSTM(nnx.Module):
 class Dropout(nnx.Module):
     """Sets entries to zero with probability `rate` and scales up the others, in training only.
 
-    What is dropped is drawn for each example by itself (`dropout`), so that an example's gradient does not depend on
-    where in which batch it stands.
+    What is dropped is drawn for each example by itself (`dropout`) and for each of its positions by itself, so that it
+    depends neither on where in which batch an example stands nor on how far it is padded.
     """
 
     def __init__(self, rate: float) -> None:
@@ -220,10 +230,28 @@ class Dropout(nnx.Module):
         """Whether anything is dropped here and now."""
         return self.rate > 0 and dropout.is_on()
 
-    def __call__(self, x: Array) -> Array:  # [batch, …] -> the same
+    def __call__(self, x: Array) -> Array:  # [batch, positions, …] or [batch, width] -> the same
         if self.rate == 0 or (keys := dropout.next_keys()) is None:
             return x
-        kept = jax.vmap(lambda key: jax.random.bernoulli(key, 1 - self.rate, x.shape[1:]))(keys)
+        return self._dropped(x, jax.vmap(lambda key: self._kept(key, x.shape[1:]))(keys))
+
+    def of_scores(self, x: Array) -> Array:  # [batch, heads, queries, keys] -> the same
+        """The same for what lies between pairs of positions."""
+        if self.rate == 0 or (keys := dropout.next_keys()) is None:
+            return x
+        heads, queries, seen = x.shape[1:]
+
+        def of_query(key: Array, query: Array) -> Array:  # [keys, heads]
+            return self._kept(jax.random.fold_in(key, query), (seen, heads))
+
+        kept = jax.vmap(jax.vmap(of_query, (None, 0)), (0, None))(keys, jnp.arange(queries))
+        return self._dropped(x, jnp.transpose(kept, (0, 3, 1, 2)))
+
+    def _kept(self, key: Array, shape: tuple[int, ...]) -> Array:
+        """What is kept: where an entry of the first axis lies is all that it depends on, not how many there are."""
+        return jax.random.bernoulli(key, 1 - self.rate, shape)
+
+    def _dropped(self, x: Array, kept: Array) -> Array:
         return jnp.where(kept, x / (1 - self.rate), 0).astype(x.dtype)
 
 

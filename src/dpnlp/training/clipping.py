@@ -22,8 +22,10 @@ from flax import nnx
 from dpnlp import bookkeeping, checks
 from dpnlp.bookkeeping import Array, Kind, Tape, recording
 from dpnlp.checks import BadInput
+from dpnlp.training import rounding
 from dpnlp.training.contractions import contract, gram, over_pairs
 from dpnlp.training.parameters import Parameters, Parts
+from dpnlp.training.rounding import UNIT
 
 Loss = Callable[[nnx.Module, Any], Array]
 """Per-example losses [batch] of a model on a batch; each may depend on its own example alone (law 4)."""
@@ -197,17 +199,20 @@ def _one_by_one(
 class _Size(NamedTuple):
     """How large a gradient is, for each record, and how far rounding may have led that figure astray.
 
-    What is summed is fl(c a) ⊗ g, where c is rounded down to the type that the model computes in. Scaling rounds each
-    entry of a by at most u, half a unit of that type, so that the sum differs from c Σ a_t ⊗ g_t by at most
-    u c Σ‖a_t‖‖g_t‖ ≤ u c √(T Σ‖a_t‖²‖g_t‖²). And where the squared norm is a sum over pairs of positions, which may
-    nearly cancel, it is known up to float32's unit times T Σ‖a_t‖²‖g_t‖². Tensor cores may moreover cut off what they
-    add up, 16 products at a time, so that of a sum over K entries up to K/16 half units may be missing. Counting all of
-    it as part of the norm keeps the clip bound (law 5).
+    Let m = Σ_t‖a_t‖‖g_t‖ ≤ √(T S), with S = Σ_t‖a_t‖²‖g_t‖² the `spread`. What is summed is fl(c a) ⊗ g, where c is
+    rounded down to the type that the model computes in. Scaling rounds each entry of a by at most half a unit of that
+    type, so that the sum differs from c Σ a_t ⊗ g_t by at most that times c m. A gradient that is built has entries of
+    T roundings each, and is off by T u m. Where the squared norm is a sum over pairs of positions, an entry of a Gram
+    matrix over i columns is off by i u‖a_t‖‖a_s‖, and the pairs may nearly cancel: the sum is known up to (i + o + 2T +
+    4) u m², with two stages of T roundings for the T² pairs. All of it counts as part of the norm, which keeps the clip
+    bound (law 5). The norm counts as no less than √S/2, so that no part of a clipped record is longer than 2√T C
+    (`rounding`).
     """
 
     squared: Array
     doubt: Array  # of the squared norm
     slack: Array  # of the norm, squared
+    spread: Array
 
     @property
     def norm(self) -> Array:
@@ -216,9 +221,14 @@ class _Size(NamedTuple):
 
     @property
     def bound(self) -> Array:
-        """What ‖g‖ is at most, and more than 0."""
+        """What ‖g‖ is at most, no less than √S/2, and more than 0."""
         squared = jnp.where(self.squared < 0, 0, self.squared) + self.doubt
-        return jnp.maximum(jnp.sqrt(squared) + jnp.sqrt(self.slack), 1e-30)
+        largest = jnp.maximum(jnp.sqrt(squared) + jnp.sqrt(self.slack), jnp.sqrt(self.spread) / 2)
+        return jnp.maximum(largest * _MORE, 1e-30)
+
+
+_MORE = 1 + 2**-19
+"""Covers the rounding of what a bound is computed from: square roots, spreads, doubts and factors."""
 
 
 def _size(books: Iterable["_Book"]) -> _Size:
@@ -228,27 +238,30 @@ def _size(books: Iterable["_Book"]) -> _Size:
     sums than on making one of them.
     """
     books = list(books)
-    squared = doubt = slack = jnp.zeros(())
+    squared = doubt = slack = spread = jnp.zeros(())
     if direct := [book.direct.reshape(book.records, -1) for book in books if book.direct is not None]:
-        squared = jnp.sum(jnp.concatenate(direct, axis=1) ** 2, axis=1)
-        slack = _half_unit(jnp.float32) ** 2 * squared
+        squared = rounding.total(jnp.concatenate(direct, axis=1) ** 2)
+        slack = UNIT**2 * squared
     sums: dict[tuple[int, ...], Array] = {}
     alike: dict[Any, list[_Outer]] = {}
     for book in books:
-        slack = slack + book.slack()
+        own, off = book.built_spread()
+        slack, spread = slack + off**2 * own, spread + own
         for terms in book.terms():
             sums[terms.shape] = sums[terms.shape] + terms if terms.shape in sums else terms
         for use in book.pairs():
-            alike.setdefault((book.positions, book.rounding, use.left.shape, use.right.shape), []).append(use)
+            alike.setdefault((book.positions, book.scaling, book.depth, use.left.shape, use.right.shape), []).append(
+                use
+            )
     for terms in sums.values():
-        squared = squared + jnp.sum(terms, axis=(1, 2))
-    for (positions, u, _, _), uses in alike.items():
-        pairs, spread = over_pairs(*zip(*uses, strict=True))
-        squared = squared + pairs
-        doubt = doubt + 2 * _half_unit(jnp.float32) * positions * spread
-        slack = slack + u**2 * positions * spread
-    K = max(size for book in books for size in (*book.shape, book.positions))
-    return _Size(squared, doubt + K / 16 * _half_unit(jnp.float32) * jnp.abs(squared), slack)
+        squared = squared + rounding.total(terms)
+    for (positions, scaling, depth, _, _), uses in alike.items():
+        pairs, own = over_pairs(*zip(*uses, strict=True))
+        squared, spread = squared + pairs, spread + own
+        doubt = doubt + depth * UNIT * positions * own
+        slack = slack + scaling**2 * positions * own
+    entries = max(2 * math.isqrt(math.prod(book.shape)) + 2 for book in books)
+    return _Size(squared, doubt + (entries + len(books)) * UNIT * jnp.abs(squared), slack, spread)
 
 
 class _Outer(NamedTuple):
@@ -289,9 +302,17 @@ class _Book:
         return sum(use.right.shape[1] for use in self.outer)
 
     @property
-    def rounding(self) -> float:
-        """u, of the narrowest type among the sides: that is how far scaling one of them may round it."""
-        return max(_half_unit(side.dtype) for use in self.outer for side in (use[1:] if use.one_hot else use))
+    def scaling(self) -> float:
+        """How far scaling rounds a side: half a unit of its type, and T of float32 where equal rows are added up."""
+        sides = [side for use in self.outer for side in (use[1:] if use.one_hot else use)]
+        added_up = self.positions * UNIT if any(use.one_hot for use in self.outer) else 0.0
+        return max(_half_unit(side.dtype) for side in sides) + added_up
+
+    @property
+    def depth(self) -> int:
+        """How often what a pair of positions adds to the squared norm is rounded (`_Size`)."""
+        dtype = self.outer[0].right.dtype
+        return sum(rounding.depth(width, dtype) for width in self.shape) + 2 * self.positions + 4
 
     @property
     def built(self) -> bool:
@@ -316,12 +337,12 @@ class _Book:
         for first, second in itertools.combinations(self.pairs(), 2):
             yield 2 * gram(first.left, second.left) * gram(first.right, second.right)
 
-    def slack(self) -> Array:
-        """That of `_Size`, where it cannot be had from the pairs of positions."""
+    def built_spread(self) -> tuple[Array, float]:
+        """S where the gradient is built, and how far its norm is off, in √S; else both come with the pairs."""
         if not self.built:
-            return jnp.zeros(())
+            return jnp.zeros(()), 0.0
         left, right = (jnp.sum(side.astype(jnp.float32) ** 2, axis=-1) for side in self.joined())
-        return self.rounding**2 * self.positions * jnp.sum(left * right, axis=1)
+        return jnp.sum(left * right, axis=1), (self.scaling + self.positions * UNIT) * math.sqrt(self.positions)
 
     def weighted_sum(self, factors: Array) -> Array:
         """Σ over the records of their factor times their gradient, in float32.
@@ -329,21 +350,46 @@ class _Book:
         The factor goes into the narrower side, in the type that the model computes in. A record with a factor of 0 adds
         nothing, even if its gradient is no number: that side is set to 0, and the other one is finite in any case.
         """
-        each = factors[:, None, None]
+        each, total = factors[:, None, None], jnp.zeros(self.shape, jnp.float32)
         if self.direct is not None:
-            own = self.direct.reshape(self.records, 1, -1)
-            return jnp.sum(_scaled(own, each), axis=0).reshape(self.shape)
-        total = jnp.zeros(self.shape, jnp.float32)
+            own = _scaled(self.direct.reshape(self.records, 1, -1), each)
+            for group in rounding.groups(self.records):
+                total += jnp.sum(own[group], axis=0).reshape(self.shape)
+            return total
         if looked_up := [use for use in self.outer if use.one_hot]:
-            rows = jnp.concatenate([use.left.reshape(-1) for use in looked_up])
-            values = jnp.concatenate([_scaled(use.right, each).reshape(-1, self.shape[1]) for use in looked_up])
-            total = total.at[rows].add(values.astype(jnp.float32))
+            rows = jnp.concatenate([use.left for use in looked_up], axis=1)
+            values = _by_row(rows, jnp.concatenate([_scaled(use.right, each) for use in looked_up], axis=1))
+            for group in rounding.groups(self.records):
+                flat = values[group].reshape(-1, self.shape[1])
+                more = jnp.zeros(self.shape, jnp.float32).at[rows[group].reshape(-1)].add(flat)
+                total = more if group.start == 0 else total + more
         for left, right in (use for use in self.outer if not use.one_hot):
             if bookkeeping.scales_rows(self.shape):
-                total += contract("bti,bto->io", _scaled(left, each), right)
+                left = _scaled(left, each)
             else:
-                total += contract("bti,bto->io", left, _scaled(right, each))
+                right = _scaled(right, each)
+            for some in _pieces(left, right):
+                total += contract("bti,bto->io", *some)
         return total
+
+
+def _pieces(left: Array, right: Array) -> Iterator[tuple[Array, Array]]:
+    """Both sides [records, T, …] in pieces that one contraction may sum up (`rounding.piece`)."""
+    records, positions = left.shape[:2]
+    together, part = rounding.piece(records, positions, left.dtype)
+    for those in rounding.slices(records, together):
+        for there in rounding.slices(positions, part):
+            yield left[those, there], right[those, there]
+
+
+def _by_row(rows: Array, values: Array) -> Array:
+    """The values [records, T, o] of equal rows [records, T] of a record added up at the first of them, 0 at the others.
+
+    So a row of the table has one term for each record.
+    """
+    same = rows[:, :, None] == rows[:, None, :]
+    first = jnp.argmax(same, axis=2) == jnp.arange(rows.shape[1])
+    return contract("bts,bso->bto", (same & first[:, :, None]).astype(values.dtype), values)
 
 
 def _scaled(values: Array, factors: Array) -> Array:

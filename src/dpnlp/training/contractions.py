@@ -12,6 +12,7 @@ from jax.experimental.pallas import triton
 from jax.sharding import NamedSharding, PartitionSpec
 
 from dpnlp.bookkeeping import Array
+from dpnlp.training import rounding
 
 # What was fastest for the kernel on one H200:
 LEAST, MOST = 16, 128  # positions that it multiplies at once; of more of them, ordinary products are as fast
@@ -34,7 +35,10 @@ def gram(first: Array, second: Array) -> Array:
         return jnp.take_along_axis(first, second[:, None, :], axis=2).astype(jnp.float32)
     if first.ndim == 2:
         return jnp.swapaxes(gram(second, first), 1, 2)
-    return contract("bti,bsi->bts", first, second)
+    # Many columns are summed up in blocks, so that an entry is not rounded as often as there are columns.
+    columns = rounding.slices(first.shape[2], rounding.block(first.dtype))
+    blocks = [contract("bti,bsi->bts", first[..., some], second[..., some]) for some in columns]
+    return sum(blocks[1:], start=blocks[0])
 
 
 def over_pairs(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, Array]:
@@ -60,7 +64,7 @@ def by_einsum(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, A
     """The sums `over_pairs`, a product for each weight and side."""
     products = [gram(left, left) * gram(right, right) for left, right in zip(lefts, rights, strict=True)]
     terms = sum(products[1:], start=products[0])  # added up first: one sum over what has one shape
-    return jnp.sum(terms, axis=(1, 2)), jnp.trace(terms, axis1=1, axis2=2)
+    return rounding.total(terms), jnp.trace(terms, axis1=1, axis2=2)
 
 
 def by_kernel(lefts: Sequence[Array], rights: Sequence[Array], interpret: bool = False) -> tuple[Array, Array]:

@@ -15,6 +15,7 @@ from dpnlp.bookkeeping import Array
 from dpnlp.guarantee import Term
 from dpnlp.training.clipping import Loss, clipped_sum
 from dpnlp.training.parameters import Parameters, Parts
+from dpnlp.training.rounding import two_sum
 
 if TYPE_CHECKING:
     from dpnlp.training.plan import Plan
@@ -40,10 +41,26 @@ class Sums(NamedTuple):
     gradients: Parameters
     seen: Seen
     beside: Any = ()  # what else is summed up; it is private, too
+    lost: Parameters | tuple[()] = ()  # what rounding took from the gradients, so that the lot is summed up exactly
+
+    def grown(self, more: "Sums") -> "Sums":
+        """The sum with that of another batch."""
+        seen, beside = jax.tree.map(jnp.add, (self.seen, self.beside), (more.seen, more.beside))
+        if not self.lost:
+            return Sums(jax.tree.map(jnp.add, self.gradients, more.gradients), seen, beside)
+        gradients, lost = dict(self.gradients), dict(self.lost)
+        for name, own in more.gradients.items():
+            gradients[name], lost[name] = two_sum(gradients[name], lost[name], own)
+        return Sums(gradients, seen, beside, lost)
 
 
 class Contribution(Protocol):
     """A frozen dataclass whose fields are public: they stand in the plan."""
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether what one record adds may depend on its last bits: it must then be computed in one shape alone."""
+        ...
 
     def check(self, plan: "Plan") -> None:
         """Refuses a plan that it cannot keep."""
@@ -70,8 +87,12 @@ class Contribution(Protocol):
         """
         ...
 
-    def query(self, plan: "Plan", sums: Sums) -> Any:
-        """What is answered with noise: one record more or less moves it by at most C, all of it taken as one vector."""
+    def query(self, plan: "Plan", sums: Sums) -> tuple[Any, Any]:
+        """What is answered with noise: one record more or less moves it by at most C, all of it taken as one vector.
+
+        In two parts that belong together, the second of which is what rounding took from the first, or is nothing: it
+        goes into the noise.
+        """
         ...
 
     def gradient(self, plan: "Plan", answer: Any, carried: Any) -> tuple[Parameters, Any]:
@@ -82,6 +103,10 @@ class Contribution(Protocol):
 @dataclass(frozen=True)
 class Gradients:
     """A record adds its gradient, clipped to C (Abadi et al. 2016). A plan without a clip norm has ordinary ones."""
+
+    @property
+    def amplifies(self) -> bool:
+        return False
 
     def check(self, plan: "Plan") -> None:
         """Any plan will do."""
@@ -113,8 +138,8 @@ class Gradients:
         )
         return Sums(gradients, seen)
 
-    def query(self, plan: "Plan", sums: Sums) -> Parameters:
-        return sums.gradients
+    def query(self, plan: "Plan", sums: Sums) -> tuple[Parameters, Any]:
+        return sums.gradients, sums.lost
 
     def gradient(self, plan: "Plan", answer: Parameters, carried: Any) -> tuple[Parameters, Any]:
         """Divided by the expected lot size (law 2)."""

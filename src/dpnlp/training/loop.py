@@ -4,6 +4,7 @@ Whatever leaves this loop has been through noise, or was asked for as unsafe dia
 the evaluation that the caller brings, and how far the run is.
 """
 
+import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -49,7 +50,8 @@ class Options:
     """How a run is carried out. Nothing here changes what it promises."""
 
     physical_batch: int = 16  # examples on the devices at once
-    lengths: tuple[int, ...] | None = None  # to which texts are padded; by default, powers of two up to the longest
+    lengths: tuple[int, ...] | None = None  # to which texts are padded; by default 16, 32, 64 and so on
+    longest: int | None = None  # the most tokens that a text may have, from public knowledge: none is padded beyond
     placement: Placement = field(default_factory=Placement)
     evaluate_every: int = 0  # steps; 0 evaluates only at the end
     checkpoint_every: int = 0  # steps; 0 keeps one only with each evaluation
@@ -62,11 +64,19 @@ class Options:
         if not 0 <= self.average < 1:
             raise BadInput(f"average = {self.average}: it must be at least 0 and below 1; 0.99 is usual, 0 takes none.")
 
-    def layout(self, data: Dataset) -> Layout:
-        """The physical shapes for these data."""
-        longest, devices = max(1, int(data.lengths.max())), self.placement.devices
-        lengths = self.lengths or tuple(sorted({min(longest, 16 * 2**power) for power in range(longest.bit_length())}))
-        return Layout(min(self.physical_batch, -(-len(data) // devices) * devices), lengths, devices)
+    def layout(self, data: Dataset, plan: Plan) -> Layout:
+        """The physical shapes for these data. No batch is larger than a lot.
+
+        To which length a text is padded follows from that text alone: powers of two, as far as any text needs them.
+        """
+        needed, devices = max(1, int(data.lengths.max())), self.placement.devices
+        ladder = tuple(16 * 2**power for power in range(max(0, (needed - 1) // 16).bit_length() + 1))
+        lengths = self.lengths or tuple(sorted({min(length, self.longest or length) for length in ladder}))
+        if not self.lengths and lengths[-1] < needed:
+            raise BadInput(f"longest = {self.longest}: the data has texts of more tokens; cut them, or raise it.")
+        batch = min(self.physical_batch, -(-math.ceil(plan.schedule.lot_size) // devices) * devices)
+        exact = plan.contribution.amplifies or jax.default_backend() != "cpu"
+        return Layout(batch, lengths, devices, quarters=not exact)
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,8 @@ def train(
     people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
     _refuse_other_data(plan, data, people)
     _refuse_other_releases(plan, aggregate)
-    _refuse_mixing(loss, parts, data, options.layout(data))
+    layout = options.layout(data, plan)
+    _refuse_mixing(loss, parts, data, layout)
 
     # The run has its id before it is charged, and is charged before it releases anything: no crash hides its cost, and
     # none makes it pay twice.
@@ -173,7 +184,7 @@ def train(
 
     waiting: deque[jax.Array] = deque()
     steps = range(last, last) if ends() else range(done, last)
-    prepared = prefetch(_prepared(steps, lots, data, people, options), AHEAD)
+    prepared = prefetch(_prepared(steps, lots, data, people, layout, options), AHEAD)
     with closing(prepared), Progress(last, done) as bar:
         sums, dropout_key = step.empty(state.parameters), record.secret.key("dropout", done)
         for batch in prepared:
@@ -226,12 +237,11 @@ class _Prepared(NamedTuple):
 
 
 def _prepared(
-    steps: Iterable[int], lots: Lots, data: Dataset, owners: Owners | None, options: Options
+    steps: Iterable[int], lots: Lots, data: Dataset, owners: Owners | None, layout: Layout, options: Options
 ) -> Generator[_Prepared | None, None, None]:
     """The physical batches of all lots, with None at the end of each lot, also of an empty one (law 3)."""
-    layout = options.layout(data)
     for step in steps:
-        for shape, rows, weights in cut(lots.draw(step), layout, data.lengths, owners):
+        for shape, rows, weights in cut(lots.draw(step), layout, data.lengths, lots.places(step), owners):
             examples = options.placement.batch((data.batch(rows, shape.length), rows.astype(np.int32), weights))
             yield _Prepared(Examples(*examples), shape.examples)
         yield None
@@ -257,7 +267,7 @@ def _refuse_other_releases(plan: Plan, aggregate: Callable[[Secret], Dataset] | 
 def _refuse_mixing(loss: Loss, parts: Parts, data: Dataset, layout: Layout) -> None:
     """Looks at the shortest examples, which can be padded to more than one length."""
     few = np.sort(np.argsort(data.lengths, kind="stable")[:4])
-    lengths = sorted({layout.length(int(data.lengths[few].max())), layout.lengths[-1]})
+    lengths = sorted({int(layout.padded(data.lengths[few].astype(np.int64)).max()), layout.lengths[-1]})
     refuse_mixing(loss, parts, *(data.batch(few, length) for length in lengths))
 
 

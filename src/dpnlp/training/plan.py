@@ -16,6 +16,7 @@ from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Unit, r
 from dpnlp.training.clipping import Clipping
 from dpnlp.training.contributions import GRADIENTS, Contribution
 from dpnlp.training.noise import Banded, Independent
+from dpnlp.training.rounding import ROUNDING
 
 MILESTONES = 100
 """In how many places along a run ε is computed to be shown."""
@@ -25,7 +26,8 @@ MILESTONES = 100
 class Plan:
     """What a run does to its data, and so what it promises. Nothing that it does is decided anywhere else.
 
-    Noise has the standard deviation σC on the sum over a lot, with C the clip norm and σ the noise multiplier. Without
+    Noise has the standard deviation σC(1 + η) on the sum over a lot, with C the clip norm, σ the noise multiplier and η
+    what rounding may add to C (`rounding`). Without
     noise nothing is promised; without a clip norm, which is infinite then, gradients are ordinary ones.
     """
 
@@ -89,8 +91,11 @@ class Plan:
 
     @property
     def stddev(self) -> float:
-        """σC, the standard deviation of the noise on every coordinate of the sum over a lot."""
-        return self.noise_multiplier * self.clipping.norm if self.noise_multiplier else 0.0
+        """σC(1 + η), the standard deviation of the noise on every coordinate of the sum over a lot.
+
+        That is what one record moves at most, with what rounding adds to it (law 13).
+        """
+        return self.noise_multiplier * self.clipping.norm * (1 + ROUNDING) if self.noise_multiplier else 0.0
 
     def aggregation_stddev(self, number: int, sensitivity: float) -> float:
         """The standard deviation of the noise on a release before the first step that one unit moves by so much."""

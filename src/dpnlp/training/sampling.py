@@ -1,14 +1,18 @@
 """How a lot is drawn, and how it is cut into physical batches of a few fixed shapes.
 
 A lot is a pure function of the secret and the step, so that a run which goes on needs to know the step alone (law 7).
-Lots have random sizes and texts have all lengths, while XLA compiles every shape anew. So a lot is sorted by length,
-which is post-processing, cut into batches of few shapes, and filled up with rows that weigh exactly zero (law 4).
+Lots have random sizes and texts have all lengths, while XLA compiles every shape anew. So records of one shape go
+together, and their batches are filled up with rows that weigh exactly zero (law 4).
+
+The shape in which a record is computed follows from that record alone, and its place among the records of its shape is
+random (law 13). `rounding` says why both are needed.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -65,6 +69,10 @@ class Lots:
             case Sampling.CYCLIC:
                 return self._groups[step % plan.groups]
 
+    def places(self, step: int) -> "Places":
+        """The randomness by which the records of lot `step` are placed in batches, for each shape its own."""
+        return lambda examples, length: self._secret.generator(f"places {examples} {length}", step)
+
     def _permutation(self, epoch: int) -> Numbers:
         """The order of the records in an epoch; only one is kept at a time."""
         if epoch != self._epoch:
@@ -110,8 +118,7 @@ class Owners:
         return found
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """A physical batch as XLA sees it: `records` of `examples` each, padded to `length` tokens."""
 
     records: int
@@ -119,18 +126,27 @@ class Shape:
     length: int
 
 
+Places = Callable[[int, int], np.random.Generator]
+"""What places the records of so many examples, padded to so many tokens."""
+
+FEWEST = 4
+"""How many rows a batch must have, on a CPU, for each of them to have the same bits as in a larger batch."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """What the device can take: `physical_batch` examples at once, each padded to one of `lengths`.
 
     A longer example counts as one of the largest length, to which the dataset cuts it. `multiple` devices share every
-    batch evenly. A physical batch of 8, 16, 32, … times `multiple`, and at most half a lot, pads least. The batches of
-    all lots have at most len(lengths) + 3 shapes; with owners, len(lengths) more for each power of two of examples.
+    batch evenly. With `quarters`, what does not fill a batch goes into batches of a quarter of its size: only where a
+    row has the same bits in both. The batches of all lots have one or two shapes for each length; with owners, for each
+    length and each power of two of examples.
     """
 
     physical_batch: int
     lengths: tuple[int, ...]
     multiple: int = 1
+    quarters: bool = False
 
     def __post_init__(self) -> None:
         checks.count("physical_batch", self.physical_batch)
@@ -147,16 +163,18 @@ class Layout:
             raise BadInput(f"lengths = {self.lengths}: it must be one or more lengths in ascending order; sort them.")
 
     def sizes(self, examples: int) -> list[int]:
-        """The numbers of records in a batch, P, P/2, P/4 and P/8, as far as the devices can share them evenly.
+        """The numbers of records in a batch: P, and where quarters are allowed P/4, if the devices can share them.
 
         A record of more examples than fit on a device is still one record of its own.
         """
         shares = max(1, self.physical_batch // (examples * self.multiple))
-        return [shares // part * self.multiple for part in (1, 2, 4, 8) if shares % part == 0]
+        parts = (1, 4) if self.quarters and shares >= 4 * FEWEST else (1,)
+        return [shares // part * self.multiple for part in parts if shares % part == 0]
 
-    def length(self, longest: int) -> int:
-        """The smallest length that holds this many tokens, or else the largest."""
-        return next((length for length in self.lengths if length >= longest), self.lengths[-1])
+    def padded(self, longest: Integers) -> Integers:
+        """For each of these numbers of tokens the smallest length that holds it, or else the largest."""
+        found = np.searchsorted(self.lengths, np.minimum(longest, self.lengths[-1]))
+        return np.asarray(self.lengths, np.int64)[found]
 
 
 class Batch(NamedTuple):
@@ -171,49 +189,64 @@ class Batch(NamedTuple):
     weights: NDArray[np.float32]  # [records * examples]
 
 
-def cut(lot: Integers, layout: Layout, lengths: Numbers, owners: Owners | None = None) -> list[Batch]:
-    """The physical batches of a lot; an empty lot has none. `lengths` holds the tokens of every example.
+def cut(lot: Integers, layout: Layout, lengths: Numbers, places: Places, owners: Owners | None = None) -> list[Batch]:
+    """The physical batches of a lot, the longest first; an empty one has none. `lengths` are those of all examples.
 
-    With `owners` a lot holds owners, and those with about as many examples, up to the next power of two, go together.
-    What does not fill a whole batch goes with those of more examples, so that few shapes occur.
+    With `owners` a lot holds owners: the shape of one follows from the next power of two of its own examples, and from
+    the longest of them.
     """
-    if owners is None:
-        return _cut(lot[:, None], np.ones((len(lot), 1), np.float32), layout, lengths)
-    waiting, batches = lot[np.argsort(owners.counts(lot), kind="stable")], []
-    for width in sorted({min(2**power, owners.most) for power in range(owners.most.bit_length() + 1)}):
-        fitting = int(np.searchsorted(owners.counts(waiting), width, side="right"))
-        whole = layout.sizes(width)[0]
-        ready, waiting = np.split(waiting, [fitting if width == owners.most else fitting // whole * whole])
-        counts = owners.counts(ready)[:, None]
-        weights = np.where(np.arange(width) < counts, 1 / counts, 0).astype(np.float32)
-        batches += _cut(owners.examples(ready, width), weights, layout, lengths)
-    return batches
-
-
-def _cut(examples: Integers, weights: NDArray[np.float32], layout: Layout, lengths: Numbers) -> list[Batch]:
-    """The batches of records that are [records, width] examples each, the longest first.
-
-    What does not fill a whole batch goes first, at the largest length, which the longest texts of a lot need anyway.
-    If it went last, its shapes would be as many as there are lengths.
-    """
-    records, width = examples.shape
-    if not records:
-        return []
-    longest = lengths[examples].max(axis=1).astype(np.int64)
-    order = np.argsort(-longest, kind="stable")
-    whole, *parts = layout.sizes(width)
-    padding = -records % (parts[-1] if parts else whole)
-    order = np.append(order, np.repeat(order[-1:], padding))
-    weights = weights[order]
-    weights[records:] = 0
-    count, rest = divmod(len(order), whole)
-    sizes = [size for size in parts if rest // size % 2] + [whole] * count
+    widths = np.ones(len(lot), np.int64)
+    if owners is not None:
+        widths = np.minimum(2 ** np.ceil(np.log2(owners.counts(lot))).astype(np.int64), owners.most)
     batches = []
-    for size, end in zip(sizes, np.cumsum(sizes), strict=True):
-        place = slice(end - size, end)
-        length = layout.length(longest[order[end - size]]) if size == whole else layout.lengths[-1]
-        batches.append(Batch(Shape(size, width, length), examples[order[place]].ravel(), weights[place].ravel()))
-    return batches
+    for width in np.unique(widths).tolist():
+        examples, weights = _of_width(lot[widths == width], width, owners)
+        padded = layout.padded(lengths[examples].max(axis=1).astype(np.int64))
+        for length in np.unique(padded)[::-1].tolist():
+            alike = np.flatnonzero(padded == length)
+            placed = alike[_placed(len(alike), places(width, length))]
+            batches += _filled(Shape(0, width, length), examples[placed], weights[placed], layout.sizes(width))
+    return sorted(batches, key=lambda batch: -batch.shape.length)
+
+
+def _of_width(records: Integers, width: int, owners: Owners | None) -> tuple[Integers, NDArray[np.float32]]:
+    """The examples of the records, [records, width], and how much each of them counts."""
+    if owners is None:
+        return records[:, None], np.ones((len(records), 1), np.float32)
+    counts = owners.counts(records)[:, None]
+    weights = np.where(np.arange(width) < counts, 1 / counts, 0).astype(np.float32)
+    return owners.examples(records, width), weights
+
+
+def _placed(count: int, generator: np.random.Generator) -> list[int]:
+    """A uniformly random order of 0 … count − 1, in which one more changes two places: its own, and the last one.
+
+    Each takes the place of a random one before it, or stays at the end, and that one goes to the end (Fisher and Yates
+    1938, inside out).
+    """
+    order = list(range(count))
+    for number, place in enumerate(generator.integers(0, np.arange(1, count + 1)).tolist()):
+        order[number] = order[place]
+        order[place] = number
+    return order
+
+
+def _filled(shape: Shape, examples: Integers, weights: NDArray[np.float32], sizes: list[int]) -> list[Batch]:
+    """The batches of records of one shape, in their order; the last one is filled up with a row that weighs nothing."""
+    records, whole, part = len(examples), sizes[0], sizes[-1]
+    count, rest = divmod(records, whole)
+    parts = -(-rest // part)
+    if parts * part == whole:
+        count, parts = count + 1, 0
+    cuts = np.cumsum([0] + [whole] * count + [part] * parts)
+    filled = np.append(np.arange(records), np.repeat(records - 1, cuts[-1] - records))
+    weights = weights[filled]
+    weights[records:] = 0
+    rows = examples[filled]
+    return [
+        Batch(shape._replace(records=int(end - start)), rows[start:end].ravel(), weights[start:end].ravel())
+        for start, end in pairwise(cuts)
+    ]
 
 
 def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, None]:

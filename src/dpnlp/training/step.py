@@ -3,7 +3,7 @@
 Take a random sample L_t with probability L/N           sampling.Lots.draw
 Compute gradient   g_t(x_i) ← ∇L(θ_t, x_i)              Step.add, for each physical batch of the lot
 Clip gradient      ḡ_t(x_i) ← g_t(x_i)/max(1, ‖g‖/C)    Step.add
-Add noise          g̃_t ← (Σ_i ḡ_t(x_i) + N(0, σ²C²))/L  Step.finish, once for the lot
+Add noise          g̃_t ← (Σ_i ḡ_t(x_i) + N(0, σ²C²))/L  Step.finish, once for the lot, for C and what rounding adds
 Descent            θ_{t+1} ← θ_t − η_t g̃_t              Step.finish
 
 What a record contributes is the plan's to say (`contributions`): gradients here, and other things by the same step.
@@ -63,7 +63,9 @@ class Step:
         state = State(
             parameters,
             self.optimizer.init(parameters),
-            self.plan.noise.init(jax.eval_shape(lambda p: contribution.query(self.plan, self._empty(p)), parameters)),
+            self.plan.noise.init(
+                jax.eval_shape(lambda p: contribution.query(self.plan, self._empty(p))[0], parameters)
+            ),
             parameters if self.decay else {},
             contribution.start(),
         )
@@ -78,8 +80,9 @@ class Step:
         self, sums: Sums, parameters: Parameters, key: Array, examples: Examples, per_record: int, carried: Any = ()
     ) -> Sums:
         """Computes and clips what the records of a physical batch contribute, and adds it to the sum over the lot."""
+        private = (sums.gradients, sums.lost)
         others = (sums.seen, sums.beside)
-        return self._add(sums.gradients, others, parameters, self.rest, carried, key, examples, per_record)
+        return self._add(private, others, parameters, self.rest, carried, key, examples, per_record)
 
     def finish(self, state: State, sums: Sums, key: Array) -> State:
         """Adds noise once, divides by the expected lot size (law 2), and descends."""
@@ -93,9 +96,12 @@ class Step:
     @cached_property
     def _empty(self) -> Callable[..., Sums]:
         def empty(parameters: Parameters) -> Sums:
-            gradients = {name: jnp.zeros(value.shape, jnp.float32) for name, value in parameters.items()}
+            def zeros() -> Parameters:
+                shaped = {name: jnp.zeros(value.shape, jnp.float32) for name, value in parameters.items()}
+                return self.placement.pinned(shaped)  # type: ignore[no-any-return]
+
             seen = Seen(*(jnp.zeros(()) for _ in Seen._fields))
-            return Sums(self.placement.pinned(gradients), seen, self.plan.contribution.nothing())
+            return Sums(zeros(), seen, self.plan.contribution.nothing(), zeros() if self.plan.clips else ())
 
         return jax.jit(empty)
 
@@ -103,7 +109,7 @@ class Step:
     def _add(self) -> Callable[..., Sums]:
         @partial(jax.jit, static_argnums=7, donate_argnums=0)
         def add(
-            gradients: Parameters,
+            private: tuple[Parameters, Any],
             others: tuple[Seen, Any],
             parameters: Parameters,
             rest: Any,
@@ -117,8 +123,10 @@ class Step:
             more = self.plan.contribution.of(
                 self.plan, self._dropping_loss, parts, carried, batch, examples.weights, per_record
             )
-            total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)
-            return total._replace(gradients=self.placement.pinned(total.gradients))
+            gradients, lost = private
+            total = Sums(gradients, *others, lost).grown(more)
+            gradients, lost = self.placement.pinned((total.gradients, total.lost))
+            return total._replace(gradients=gradients, lost=lost)
 
         return add
 
@@ -132,10 +140,12 @@ class Step:
         contribution, sigma_C = self.plan.contribution, self.plan.stddev
 
         def finish(state: State, sums: Sums, key: Array) -> State:
-            noise_state, answer = state.noise, contribution.query(self.plan, sums)
+            noise_state, (answer, lost) = state.noise, contribution.query(self.plan, sums)
             if sigma_C:
                 noise, noise_state = self.plan.noise.draw(state.noise, key, answer, sigma_C)
-                answer = jax.tree.map(jnp.add, answer, noise)
+                lost = jax.tree.map(jnp.add, lost, noise) if lost else noise
+            if lost:
+                answer = jax.tree.map(jnp.add, answer, lost)
             gradients, carried = contribution.gradient(self.plan, answer, state.carried)
             updates, optimizer = self.optimizer.update(gradients, state.optimizer, state.parameters)
             parameters = optax.apply_updates(state.parameters, updates)

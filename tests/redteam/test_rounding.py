@@ -1,0 +1,137 @@
+"""Rounding (laws 5 and 13): is there a lot that one record moves by more than the clip norm and η?"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from dpnlp.federated import Averaging, LocalSGD
+from dpnlp.models import t5
+from dpnlp.models.cross_entropy import losses
+from dpnlp.models.layers import Linear
+from dpnlp.models.seq2seq import shifted
+from dpnlp.training.clipping import Clipping
+
+from .conftest import THOROUGH
+from .lots import ALLOWED, Engine
+
+SMALL = {"width": 32, "heads": 2, "head_width": 16, "hidden": 48, "encoder_layers": 1, "decoder_layers": 1}
+
+
+def pairs(lengths, longest, rng, vocabulary=40):
+    """Texts with translations of the same length."""
+    mask = np.arange(longest) < np.asarray(lengths)[:, None]
+    ids, targets = rng.integers(2, vocabulary, (2, len(lengths), longest), np.int32)
+    inputs = np.asarray(shifted(jnp.asarray(targets), 0))
+    return {"ids": ids, "mask": mask, "inputs": inputs, "targets": targets, "target_mask": mask}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_long_text_among_short_ones_moves_no_more_than_itself(dtype, report):
+    """Were the others padded to its length, each of them would be clipped a little differently."""
+    model = t5.T5(t5.Config(40, **SMALL, dtype=dtype), rngs=nnx.Rngs(0))
+    examples = pairs([9] * 63 + [120], 128, np.random.default_rng(0))
+    same = {name: np.concatenate([np.repeat(values[:1], 63, axis=0), values[63:]]) for name, values in examples.items()}
+    engine = Engine(model, losses, same, [9] * 63 + [120], clipping=Clipping(0.1))
+    report(f"a text of 120 tokens among 63 of 9, {dtype}", ALLOWED, engine.moved(range(64), 63))
+
+
+class Products(nnx.Module):
+    """A layer whose inputs and gradients are what the data says: the loss is Σ_t ⟨x_t W, g_t⟩."""
+
+    def __init__(self, inputs, outputs):
+        self.layer = Linear(inputs, outputs, bias=False, rngs=nnx.Rngs(0))
+
+    def __call__(self, batch):
+        x, g = batch
+        return jnp.sum(self.layer(x) * g, axis=(1, 2))
+
+
+def chosen(model, batch):
+    return model(batch)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "positions"), [(768, 20, 2), (96, 64, 4), (20, 600, 3)])
+def test_positions_that_nearly_cancel_keep_the_clip_bound(inputs, outputs, positions, tries, report):
+    """Hill climbing over how near the inputs are to each other, and the gradients to opposites."""
+    rng, at_once = np.random.default_rng(0), 32
+    model = Products(inputs, outputs)
+    engine = Engine(
+        model,
+        chosen,
+        (np.zeros((at_once, positions, inputs), np.float32),) * 1
+        + (np.zeros((at_once, positions, outputs), np.float32),),
+        batch=at_once,
+    )
+    step, worst, best = engine.step, 0.0, (3.0, 3.0, 5.0)
+
+    @jax.jit
+    def each(batch):
+        from dpnlp.training import clipping
+        from dpnlp.training.parameters import apart
+
+        parts = apart(model)
+        one = jnp.eye(at_once)
+        return jax.lax.map(
+            lambda w: clipping.clipped_sum(chosen, parts, batch, w, Clipping(1.0)).gradients["layer.kernel"], one
+        )
+
+    for _ in range(tries(4)):
+        near = np.abs(np.asarray(best) + rng.normal(size=(at_once, 3)))
+        x = rng.normal(size=(at_once, 1, inputs)) + 10 ** -near[:, 0, None, None] * rng.normal(
+            size=(at_once, positions, inputs)
+        )
+        g = rng.normal(size=(at_once, 1, outputs)) * np.resize([1, -1], positions)[:, None]
+        g = g + 10 ** -near[:, 1, None, None] * rng.normal(size=(at_once, positions, outputs))
+        size = 10 ** near[:, 2, None, None]
+        found = np.asarray(each((np.float32(x * size), np.float32(g))), np.float64)
+        norms = np.linalg.norm(found.reshape(at_once, -1), axis=1)
+        if norms.max() > worst:
+            worst, best = float(norms.max()), tuple(near[norms.argmax()])
+    assert step.compilations == 0
+    report(f"{positions} positions that cancel, {inputs} × {outputs}", ALLOWED, worst)
+
+
+class Arrow(nnx.Module):
+    """A record's gradient is the vector that the data says."""
+
+    def __init__(self, width):
+        self.place = nnx.Param(jnp.zeros(width))
+
+    def __call__(self, x):
+        return x @ self.place[...]
+
+
+@pytest.mark.parametrize("kind", ["alike", "random", "in turns"])
+def test_a_large_lot_is_summed_up_to_the_last_record(kind, report):
+    """The sum of 262,144 records is so large that float32 would round away a part of each batch."""
+    records, rng = (262_144 if THOROUGH else 4_096), np.random.default_rng(0)
+    x = rng.normal(size=(records + 1, 8))
+    if kind != "random":
+        x = np.abs(x[:1]) + 1e-3 * x
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    if kind == "in turns":
+        x *= np.resize([0.999, 1e-4, 0.3, 1e-6, 0.7], records + 1)[:, None]
+    engine = Engine(Arrow(8), chosen, np.float32(x), batch=16)
+    report(f"one of {records:,} records, {kind}", ALLOWED, engine.moved(range(records + 1), records))
+
+
+class Chaos(nnx.Module):
+    """A small network that is trained with so large a rate that the last bit decides where it ends."""
+
+    def __init__(self, width=8):
+        self.first, self.last = Linear(width, 16, rngs=nnx.Rngs(0)), Linear(16, width, rngs=nnx.Rngs(1))
+
+    def __call__(self, x):
+        return jnp.mean((self.last(jnp.tanh(3 * self.first(x))) - 4 * jnp.sin(9 * x)) ** 2, axis=-1)
+
+
+def test_a_user_more_changes_no_bit_of_what_others_train(report, tries):
+    rng, users, each = np.random.default_rng(0), 40, 4
+    x = np.float32(rng.normal(size=(users * each, 8)))
+    of = np.repeat(np.arange(users), each)
+    contribution = Averaging(LocalSGD(1.0, 10, 2))
+    engine = Engine(Chaos(), chosen, x, batch=16, of=of, most=each, contribution=contribution)
+    worst = max(engine.moved(range(count), int(rng.integers(count))) for count in rng.integers(2, users, size=tries(4)))
+    report("a user more, local training that is chaotic", ALLOWED, worst)
