@@ -38,6 +38,7 @@ PLD, RDP = ("accounting/test_pld.py",), ("accounting/test_rdp.py",)
 TRAIN = ("cli/test_train.py",)
 SUBSAMPLING, CALIBRATION = ("accounting/test_subsampling.py",), ("accounting/test_calibration.py",)
 LEDGER, COMPOSITION = ("accounting/test_ledger.py",), ("accounting/test_composition.py",)
+IDENTITY = ("data/test_identity.py",)
 LOSSES, CLIPPING = ("accounting/test_losses.py",), ("training/test_clipping.py",)
 SAMPLING, NOISE = ("training/test_sampling.py",), ("training/test_noise.py",)
 PLAN, OPTIMIZERS = ("training/test_plan.py",), ("training/test_optimizers.py",)
@@ -99,6 +100,20 @@ def in_loop(*names: str) -> tuple[str, ...]:
 
 
 DEFECTS = (
+    Defect(
+        "records recognised only by the very bytes of their texts",
+        "data/identity.py",
+        'return _BETWEEN.sub("", folded) or "".join(folded.split())',
+        "return text",
+        IDENTITY,
+    ),
+    Defect(
+        "fingerprints of records without a key",
+        "data/identity.py",
+        "blake2b(key=self.key, digest_size",
+        "blake2b(digest_size",
+        IDENTITY,
+    ),
     Defect(
         "shuffled lots accounted as Poisson",
         "accounting/subsampling.py",

@@ -108,8 +108,9 @@ def graph_of_texts(
         splits = (train, validated, tested)
     names = tuple(classes) or tuple(sorted({nodes[number].label for number in splits[0]}))
     labels = [_label(node, columns, names) for node in nodes]
-    graph = Graph.of(vectors([node.text for node in nodes], encode), pairs, labels, names, numbers)
-    return GraphCorpus(graph, *splits, files, public_classes=bool(classes))
+    said = tuple(node.text for node in nodes)
+    graph = Graph.of(vectors(said, encode), pairs, labels, names, numbers)
+    return GraphCorpus(graph, *splits, files, public_classes=bool(classes), texts=said)
 
 
 def unlabelled(

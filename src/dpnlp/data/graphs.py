@@ -121,7 +121,8 @@ class GraphCorpus:
     """A graph, and which of its nodes are for training, validation and test; each of these has a label.
 
     A node can be in none of them: then it is there for its neighbours. `files` are those that were read. Where
-    `public_classes` is false the classes are those of the training nodes, which say something about these.
+    `public_classes` is false the classes are those of the training nodes, which say something about these. `texts` are
+    those of all nodes, where the files have them.
     """
 
     graph: Graph
@@ -130,6 +131,7 @@ class GraphCorpus:
     test: Nodes
     files: tuple[Path, ...]
     public_classes: bool
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         whose = np.full(len(self.graph), "", "U10")

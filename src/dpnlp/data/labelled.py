@@ -25,6 +25,11 @@ class Labelled(NamedTuple):
         """The label."""
         return (self.label,)
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text, and the second one where it is a pair."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
 
 @dataclass(frozen=True)
 class Columns(ColumnNames):

@@ -18,6 +18,11 @@ class Pair(NamedTuple):
     target: str
     owner: str | None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Both sides."""
+        return (self.source, self.target)
+
 
 @dataclass(frozen=True)
 class Columns(ColumnNames):

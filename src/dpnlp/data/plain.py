@@ -16,6 +16,11 @@ class Text(NamedTuple):
     text: str
     owner: str | None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text."""
+        return (self.text,)
+
 
 @dataclass(frozen=True)
 class Columns(ColumnNames):

@@ -33,6 +33,11 @@ class Question(NamedTuple):
     answers: tuple[Answer, ...]
     owner: str | None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The question and its context, of which the answers are a part."""
+        return (self.question, self.context)
+
 
 @dataclass(frozen=True)
 class Columns(ColumnNames):

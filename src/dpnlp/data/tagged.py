@@ -33,6 +33,11 @@ class Tagged(NamedTuple):
         """The tags."""
         return self.tags
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sentence."""
+        return (" ".join(self.words),)
+
 
 @dataclass(frozen=True)
 class Columns(ColumnNames):

@@ -72,10 +72,11 @@ def pokec(files: Sequence[Path], most: int = 10_000, encode: Encode = WORDS) -> 
     if len(numbers) < len(users):
         raise BadInput(f"{profiles}: a user_id is there twice; take the file as it is published.")
     labels = np.array([label for _, _, label in users])
-    features = vectors([text for _, text, _ in users], encode)
+    said = tuple(text for _, text, _ in users)
+    features = vectors(said, encode)
     graph = Graph.of(features, pairs_of(relationships, numbers), labels, CLASSES, numbers)
     splits = divided(labels, 0.1, 0.1, numbers)
-    return GraphCorpus(graph, *splits, tuple(files), public_classes=True)
+    return GraphCorpus(graph, *splits, tuple(files), public_classes=True, texts=said)
 
 
 def _malformed(path: Path, number: int, what: str) -> BadInput:
