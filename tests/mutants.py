@@ -348,8 +348,8 @@ DEFECTS = (
     Defect(
         "clipping: the rounding of bfloat16 not counted",
         "training/clipping.py",
-        "return self.rounding**2 * self.positions",
-        "return 0 * self.positions",
+        "(self.scaling + self.positions * UNIT) * math.sqrt(self.positions)",
+        "self.positions * UNIT * math.sqrt(self.positions)",
         ("training/test_step.py::test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm", *CLIPPING),
     ),
     Defect(
@@ -369,8 +369,8 @@ DEFECTS = (
     Defect(
         "clipping: the rounding of bfloat16 not counted in sums over pairs of positions",
         "training/clipping.py",
-        "slack = slack + u**2 * positions * spread",
-        "slack = slack + 0 * spread",
+        "slack = slack + scaling**2 * positions * own",
+        "slack = slack + 0 * own",
         ("training/test_step.py::test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm", *CLIPPING),
     ),
     Defect(
@@ -467,10 +467,10 @@ DEFECTS = (
     Defect(
         "step: noise for each physical batch",
         "training/step.py",
-        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)\n",
+        "            total = Sums(gradients, *others, lost).grown(more)\n",
         "            noise = self.plan.noise.draw((), key, gradients, self.plan.stddev)[0]\n"
         "            more = Sums(jax.tree.map(jnp.add, more.gradients, noise), more.seen)\n"
-        "            total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)\n",
+        "            total = Sums(gradients, *others, lost).grown(more)\n",
         in_step("law_3_noise_is_added_once_per_lot_however_many_batches_and_devices"),
     ),
     Defect(
@@ -485,16 +485,17 @@ DEFECTS = (
     Defect(
         "step: noise on matrices only",
         "training/step.py",
-        "answer = jax.tree.map(jnp.add, answer, noise)",
-        "answer = jax.tree.map(lambda g, n: g + n if g.ndim > 1 else g, answer, noise)",
+        "noise, noise_state = self.plan.noise.draw(state.noise, key, answer, sigma_C)\n",
+        "noise, noise_state = self.plan.noise.draw(state.noise, key, answer, sigma_C)\n"
+        "                noise = jax.tree.map(lambda n: n if n.ndim > 1 else 0 * n, noise)\n",
         in_step("law_3_every_trained_parameter_gets_noise_of_the_planned_size_and_of_its_own"),
     ),
     Defect(
         "step: noise taken off the sum of an empty lot",
         "training/step.py",
-        "                answer = jax.tree.map(jnp.add, answer, noise)\n",
-        "                some = sums.seen.records > 0\n"
-        "                answer = jax.tree.map(lambda g, n: g + some * n, answer, noise)\n",
+        "noise, noise_state = self.plan.noise.draw(state.noise, key, answer, sigma_C)\n",
+        "noise, noise_state = self.plan.noise.draw(state.noise, key, answer, sigma_C)\n"
+        "                noise = jax.tree.map(lambda n: (sums.seen.records > 0) * n, noise)\n",
         in_step("law_3_every_trained_parameter_gets_noise_of_the_planned_size_and_of_its_own"),
     ),
     Defect(
@@ -507,8 +508,8 @@ DEFECTS = (
     Defect(
         "step: only the last physical batch of a lot counts",
         "training/step.py",
-        "total: Sums = jax.tree.map(jnp.add, Sums(gradients, *others), more)",
-        "total: Sums = more",
+        "total = Sums(gradients, *others, lost).grown(more)",
+        "total = more._replace(lost=lost)",
         in_step("a_step_is_algorithm_1_of_abadi_et_al"),
     ),
     Defect(
@@ -584,7 +585,7 @@ DEFECTS = (
     Defect(
         "loop: nobody looks whether the loss mixes examples",
         "training/loop.py",
-        "    _refuse_mixing(loss, parts, data, options.layout(data))\n",
+        "    _refuse_mixing(loss, parts, data, layout)\n",
         "",
         in_loop("what_cannot_be_run_is_refused"),
     ),
@@ -670,8 +671,8 @@ DEFECTS = (
     Defect(
         "plan: noise that forgets the clip norm",
         "training/plan.py",
-        "return self.noise_multiplier * self.clipping.norm if",
-        "return self.noise_multiplier * min(1.0, self.clipping.norm, 0.1) if",
+        "return self.noise_multiplier * self.clipping.norm * ",
+        "return self.noise_multiplier * min(1.0, self.clipping.norm, 0.1) * ",
         (*PLAN, *in_step()),
     ),
     Defect(
@@ -999,8 +1000,8 @@ DEFECTS = (
     Defect(
         "sampling: what is left of a lot dropped",
         "training/sampling.py",
-        "    sizes = [size for size in parts if rest // size % 2] + [whole] * count",
-        "    sizes = [whole] * count",
+        "    parts = -(-rest // part)\n",
+        "    records, parts = records - rest, 0\n",
         SAMPLING,
     ),
     Defect(
@@ -3509,8 +3510,9 @@ DEFECTS = (
     Defect(
         "federated: the count goes without noise",
         "training/step.py",
-        "answer = jax.tree.map(jnp.add, answer, noise)",
-        "answer = jax.tree.map(lambda g, n: g + n if g.ndim else g, answer, noise)",
+        "noise, noise_state = self.plan.noise.draw(state.noise, key, answer, sigma_C)\n",
+        "noise, noise_state = self.plan.noise.draw(state.noise, key, answer, sigma_C)\n"
+        "                noise = jax.tree.map(lambda n: n if n.ndim else 0 * n, noise)\n",
         (f"{FEDERATED}a_clip_norm_that_adapts_has_the_noise_of_both_releases",),
     ),
     Defect(
