@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import stat
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +22,12 @@ from dpnlp.data.tagged import tagged
 from dpnlp.home import home, owner_key
 
 MINE = Identity(b"m" * 32)
+
+
+class Record(NamedTuple):
+    texts: tuple[str, ...]
+
+
 TEXTS = ["Dr. Weiß saw Anna on Monday.", "The bed was too short,  she said.", "熱があります。", "नमस्ते दुनिया", ":-)"]
 
 
@@ -85,9 +92,9 @@ def test_each_side_of_a_pair_is_recognised_by_itself(tmp_path):
     (tmp_path / "a.en").write_text("Good day.\nYes.\n")
     table, aligned = pairs(tmp_path / "a.jsonl", Columns("de", "en")), pairs([tmp_path / "a.de", tmp_path / "a.en"])
     assert MINE.records(table).to_bytes() == MINE.records(aligned).to_bytes()
-    assert MINE.texts(table).to_bytes() == MINE.texts(aligned).to_bytes()
+    assert MINE.seen(table).texts.to_bytes() == MINE.seen(aligned).texts.to_bytes()
     for side in ("a.de", "a.en"):
-        assert len(MINE.texts(table).common(MINE.texts(plain(tmp_path / side)))) == 2
+        assert len(MINE.seen(table).texts.common(MINE.seen(plain(tmp_path / side)).texts)) == 2
     assert not MINE.records(table).overlaps(MINE.records(plain(tmp_path / "a.de")))
     assert not MINE.records(table).overlaps(MINE.records(pairs([tmp_path / "a.en", tmp_path / "a.de"])))
 
@@ -107,7 +114,7 @@ def test_a_question_is_known_by_itself_and_by_its_context(tmp_path):
         "answers": [[{"text": "Anna", "answer_start": 0}]],
     }
     (tmp_path / "a.jsonl").write_text(rows(**asked))
-    found = MINE.texts(questions(tmp_path / "a.jsonl"))
+    found = MINE.seen(questions(tmp_path / "a.jsonl")).texts
     assert MINE.text("who") in found
     assert MINE.text("anna sat") in found
 
@@ -137,6 +144,20 @@ def test_spaces_punctuation_and_capitals_make_no_difference(text, between, data)
     written = "".join(between * (place in places) + letter for place, letter in enumerate(text + " "))
     if any(letter.isalnum() for letter in normal_form(text)):
         assert MINE.text(written) == MINE.text(text)
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_has_the_normal_form_of_any_text(text):
+    """With a letter that is not ASCII it goes the long way."""
+    assert normal_form(f"x{text}") + "ж" == normal_form(f"x{text}ж")
+
+
+@given(st.lists(st.lists(st.sampled_from(["a b", "A-B", "c", "", " "]), min_size=1, max_size=3), max_size=5))
+def test_records_are_read_once_for_both_sets(rows):
+    records = [Record(tuple(row)) for row in rows]
+    seen = MINE.seen(records)
+    assert seen.records.to_bytes() == MINE.records(one for one in records if "".join(one.texts).strip()).to_bytes()
+    assert seen.texts.to_bytes() == Fingerprints.of(MINE.text(t) for row in rows for t in row if t.strip()).to_bytes()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1)), st.lists(st.integers(0, 2**64 - 1)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +21,8 @@ from dpnlp.guarantee import Exposure
 from dpnlp.runs.folder import Run
 
 if TYPE_CHECKING:
-    from dpnlp.data.graphs import Graph
+    from dpnlp.data.graphs import Graph, GraphCorpus
+    from dpnlp.data.identity import Seen
     from dpnlp.models.pretrained import Network
     from dpnlp.tasks.aggregation import Noise
     from dpnlp.tasks.nodes import GraphRecords
@@ -55,6 +57,8 @@ class TrainNodes(Train):
 
 class NodesJob(Job):
     """A network and the graph that it learns from."""
+
+    train: "GraphCorpus"
 
     def __init__(self, asked: TrainNodes) -> None:
         from flax import nnx
@@ -91,6 +95,13 @@ class NodesJob(Job):
         bounded = [Exposure.HUBS] if asked.privacy.bounded else []
         occurring = [] if corpus.public_classes else [Exposure.CLASSES]
         self.exposures = (*occurring, *bounded) if private else ()
+
+    @cached_property
+    def seen(self) -> "Seen":
+        from dpnlp.data.identity import Identity, Seen
+
+        found = Identity.of_owner().nodes(self.train, self.train.train)
+        return Seen(found, found)
 
     def _refuse_other_settings(self) -> None:
         """Sums over neighbours are made again where a run goes on. Of other data they would show their noise."""

@@ -1,12 +1,15 @@
 """What tasks of texts have in common: records can be made up for them, and be put among those to learn from."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpnlp.cli.training import Job
 
 if TYPE_CHECKING:
     from dpnlp.data.cache import Examples
+    from dpnlp.data.identity import Seen
+    from dpnlp.data.records import Records
 
 
 class TextTask(Protocol):
@@ -29,7 +32,14 @@ class TextTask(Protocol):
 class TextJob(Job):
     """A job whose records are texts, none of which changes what another one is."""
 
+    train: "Records[Any]"
     task: TextTask
+
+    @cached_property
+    def seen(self) -> "Seen":
+        from dpnlp.data.identity import Identity
+
+        return Identity.of_owner().seen(self.train)
 
     def plant(self, records: Sequence[Any]) -> None:
         """Puts more records among those that are learned from, each with an owner of its own."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpnlp.cli.sections import Files
     from dpnlp.cli.train import Train
     from dpnlp.data.cache import Examples
+    from dpnlp.data.identity import Seen
     from dpnlp.data.records import Records
     from dpnlp.metrics.score import Score
     from dpnlp.training import Charge, Options, Outcome, Plan, Secret
@@ -73,6 +74,11 @@ class Job(ABC):
     def records(self) -> int:
         """How many records there are to learn from: owners, where an owner's examples are one, else examples."""
         return len(self.dataset) if self.owners is None else len(set(self.owners.tolist()))
+
+    @property
+    @abstractmethod
+    def seen(self) -> "Seen":
+        """The fingerprints of what is learned from."""
 
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> Any:
