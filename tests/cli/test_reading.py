@@ -350,11 +350,6 @@ REFUSALS = {
     "a BERT for word vectors": ("tagging", "--model.strategy bilstm", "strategy = bilstm: it reads with word vectors"),
     "no word vectors": ("tagging", "--model.strategy bilstm --model.start none.txt", "none.txt: it cannot be read"),
     "a head for another task": ("answering", "--model.start runs/tags", "its head is for tokens, which must be spans"),
-    "training texts as validation texts beside a share that is kept apart": (
-        "classification",
-        "--data.held-out 0.2 --data.validation ../{home}/classification.jsonl",
-        "data.validation: it is the file that is trained on",
-    ),
     "smoothing": ("tagging", "--learning.smoothing 0.1", "smoothing = 0.1: it is for translation; leave it out."),
 }
 

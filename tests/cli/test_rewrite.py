@@ -85,6 +85,23 @@ def test_a_classifier_of_the_rewritten_texts_is_scored_on_original_ones(scored):
     assert "macro-F1" in page
 
 
+def test_no_text_is_rewritten_twice_and_none_of_these_is_scored_on(dpnlp):
+    private, other, third = labelled(8, 7), labelled(4, 8), labelled(4, 9)
+    write_labelled(dpnlp.home / "once.jsonl", private)
+    write_labelled(dpnlp.home / "more.jsonl", [*private[::-1], *other])
+    write_labelled(dpnlp.home / "tests.jsonl", [*other[:2], *private[:2], *third])
+    files = "--data.train once.jsonl --data.validation more.jsonl --data.test tests.jsonl"
+    code, _, err = dpnlp(
+        f"rewrite --rewriter echo --name once {files} --data.label label --scoring.encoder encoder {NAMED}"
+    )
+    assert code == 0, err
+    assert "data.validation: records that are rewritten already are left out" in err
+    assert "data.test: records that are rewritten already are left out" in err
+    assert [len(texts(dpnlp, "once", split)) for split in ("train", "validation")] == [8, 4]
+    classes = Run(dpnlp.home / "runs" / "once").details()["test"]["classes"]
+    assert sum(found["support"] for found in classes.values()) == 4
+
+
 def test_it_is_charged_to_the_ledger_once(dpnlp, scored):
     releases = Ledger.beside(dpnlp.home / "notes.jsonl").read().releases
     (release,) = [one for one in releases if "scored" in one.what]
@@ -338,12 +355,12 @@ def test_a_delta_that_is_too_large(dpnlp):
             f"{REWRITE} --name a --privacy.joint-labels".replace("rewriter echo", "rewriter made-adept"),
             "this method rewrites texts alone; let labels go through randomized response",
         ),
-        (f"{REWRITE} --name a --data.validation notes.jsonl", "data.validation: it is a file that is rewritten"),
+        (f"{REWRITE} --name a --data.validation notes.jsonl", "data.validation: all its records are rewritten already"),
         (
             f"{REWRITE} --name a".replace("test.jsonl", "notes.jsonl"),
-            "data.test: it is a file that is rewritten already",
+            "data.test: all its records are rewritten already",
         ),
-        (f"{REWRITE} --name a --data.validation test.jsonl", "data.test: it is a file that is rewritten already"),
+        (f"{REWRITE} --name a --data.validation test.jsonl", "data.test: all its records are rewritten already"),
         (MAKE.format("echo"), "--output = echo: it is there already"),
         (MAKE.format("b").replace("--data.public ", ""), "if it is public say so by --data.public"),
         (MAKE.format("b").replace("bank.txt", "notes.jsonl"), "a ledger is beside it, so it is private"),

@@ -215,7 +215,7 @@ REFUSALS = {
     ),
     "a test on the training pairs": (
         "--data.validation train.jsonl",
-        "data.validation: it is the file that is trained on, and what is in it would be written out",
+        "data.validation: all its records are trained on, so that none is left; give others",
     ),
     "noise that no clip norm bounds": ("--privacy.clip-norm inf", "--privacy.clip-norm = inf"),
 }

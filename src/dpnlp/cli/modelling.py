@@ -11,10 +11,11 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.modelling_settings import Data, Model, Writing
 from dpnlp.cli.sections import Scoring, changed
+from dpnlp.cli.splits import listed
 from dpnlp.cli.start import Start, data_of, located, released
 from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
-from dpnlp.cli.training import Scored, kept_apart, scored_on, whose
+from dpnlp.cli.training import Scored, scored_on, whose
 from dpnlp.runs.folder import Run
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ class ModellingJob(TextJob):
         if splits.train is None:
             raise BadInput("data.train is not given: name the file of the texts to learn from, or a corpus.")
         self.train: Records[Text] = splits.train
-        others = {"validation": splits.validation, "test": splits.test}
-        self.held_out = kept_apart(self.train, others, bool(data.held_out))
+        self.held_out = listed(validation=splits.validation, test=splits.test)
         pretrained, self.start = started(asked.model, data.longest, asked.privacy.seed or 0)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Modelling(pretrained, data.longest, data.tokens_per_owner, asked.learning.smoothing)

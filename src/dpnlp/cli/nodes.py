@@ -103,6 +103,9 @@ class NodesJob(Job):
         found = Identity.of_owner().nodes(self.train, self.train.train)
         return Seen(found, found)
 
+    def has_learned(self, node: int) -> bool:
+        return self.learned.has_node(self.train, node)
+
     def _refuse_other_settings(self) -> None:
         """Sums over neighbours are made again where a run goes on. Of other data they would show their noise."""
         if self.asked.resume and self.asked.privacy.aggregations:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.reading_settings import Data, Questions, Sentences, Texts
+from dpnlp.cli.splits import listed
 from dpnlp.cli.start import Start, data_of, located
 from dpnlp.cli.text_job import TextJob
-from dpnlp.cli.training import Scored, kept_apart, whose
+from dpnlp.cli.training import Scored, whose
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.folder import Run
 
@@ -52,8 +53,7 @@ class ReadingJob(TextJob):
             raise BadInput("data.train is not given: name the file to learn from, or a corpus.")
         asked.learning.refuse_smoothing()
         self.train = splits.train
-        others = {"validation": splits.validation, "test": splits.test}
-        self.held_out = kept_apart(self.train, others, bool(asked.data.held_out))
+        self.held_out = listed(validation=splits.validation, test=splits.test)
         known = asked.data.labels or splits.labels
         labels = known or self._occurring()
         if not known and labels and asked.privacy.is_private:

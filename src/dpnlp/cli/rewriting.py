@@ -18,6 +18,8 @@ from dpnlp.accounting.ledger import Ledger
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict
 from dpnlp.cli.interruption import interruptible
+from dpnlp.cli.splits import refuse_shared
+from dpnlp.data.learned import Learned
 from dpnlp.events import Composed, Event
 from dpnlp.guarantee import Exposure, Guarantee, Term
 from dpnlp.mechanisms import RandomizedResponse
@@ -30,7 +32,6 @@ from dpnlp.training.progress import Progress
 
 if TYPE_CHECKING:
     from dpnlp.cli.rewrite import Rewrite
-    from dpnlp.data.corpora import Corpus
     from dpnlp.data.records import Records
     from dpnlp.models.sentence_vectors import SentenceEncoder
 
@@ -52,11 +53,11 @@ class Rewriting:
         if corpus.train is None:
             raise BadInput("data.train is not given: name the file to rewrite, or a corpus.")
         self.texts: dict[str, Records[Any]] = {"train": corpus.train}
-        if corpus.validation:
-            self.texts["validation"] = corpus.validation
-        self.test = corpus.test
-        for private in self.texts.values():
-            _refuse_twice(private, corpus, bool(asked.data.held_out))
+        learned = Learned.of(corpus.train)
+        if corpus.validation:  # Each time that a text is rewritten would cost ε.
+            self.texts["validation"] = _apart("data.validation", corpus.validation, learned)
+            learned |= Learned.of(self.texts["validation"])
+        self.test = corpus.test and _apart("data.test", corpus.test, learned)
         self.classes = asked.data.labels or corpus.labels
         self.source = seeded(asked.privacy.seed)
         made = folders.load(asked.rewriter, asked.privacy.epsilon, asked.privacy.delta, self.source)
@@ -272,13 +273,11 @@ class Rewriting:
         self.folder.write_leakage(found.to_json())
 
 
-def _refuse_twice(private: "Records[Any]", corpus: "Corpus[Any]", divided: bool) -> None:
-    """No file is rewritten twice, for each time would cost ε, or both rewritten and scored on."""
-    its = {path.resolve() for path in private.files}
-    for name, other in {"validation": corpus.validation, "test": corpus.test}.items():
-        apart = other is private or (divided and name == "test")
-        if other and not apart and its & {path.resolve() for path in other.files}:
-            raise BadInput(f"data.{name}: it is a file that is rewritten already; give another one, or leave it out.")
+def _apart(what: str, records: "Records[Any]", learned: Learned) -> "Records[Any]":
+    """The records without those that are rewritten already, read anew each time."""
+    rewritten = [learned.has(record) for record in records]
+    refuse_shared(what, not all(rewritten), any(rewritten), "rewritten already")
+    return replace(records, bounds=(*records.bounds, learned.others))
 
 
 def _learned(

@@ -6,7 +6,7 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict, warn
 from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.output import figure
+from dpnlp.cli.splits import apart
 from dpnlp.cli.start import Start
 from dpnlp.guarantee import Exposure, Guarantee
 from dpnlp.runs.folder import Run
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from dpnlp.cli.train import Train
     from dpnlp.data.cache import Examples
     from dpnlp.data.identity import Seen
-    from dpnlp.data.records import Records
+    from dpnlp.data.learned import Learned
     from dpnlp.metrics.score import Score
     from dpnlp.training import Charge, Options, Outcome, Plan, Secret
     from dpnlp.training.checkpoints import Evaluation
@@ -80,6 +81,17 @@ class Job(ABC):
     def seen(self) -> "Seen":
         """The fingerprints of what is learned from."""
 
+    @cached_property
+    def learned(self) -> "Learned":
+        """What is learned from, to be recognised."""
+        from dpnlp.data.learned import Learned
+
+        return Learned(self.seen)
+
+    def has_learned(self, record: Any) -> bool:
+        """Whether a record to score on is learned from, too."""
+        return self.learned.has(record)
+
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> Any:
         """The loss of each example."""
@@ -95,21 +107,6 @@ class Job(ABC):
     @abstractmethod
     def save(self, model: Any, folder: Path) -> None:
         """Writes the model as a folder of Hugging Face."""
-
-
-def kept_apart(
-    train: "Records[Any]", others: "Mapping[str, Records[Any] | None]", divided: bool
-) -> dict[str, list[Any]]:
-    """The records to score on, by split: none that is trained on. A test split may be `divided` from the same file."""
-    private = {path.resolve() for path in train.files}
-    for name, records in others.items():
-        apart = divided and name == "test"
-        if records and not apart and private & {path.resolve() for path in records.files}:
-            raise BadInput(
-                f"data.{name}: it is the file that is trained on, and what is in it would be written out; give another "
-                "one, or keep a share of it apart by --data.held-out."
-            )
-    return {name: list(records) for name, records in others.items() if records}
 
 
 def scored_on(data: "Files") -> list[Any]:
@@ -168,6 +165,9 @@ class Training:
         self.planted = planted(asked, self.job)
         records = self.job.records  # Canaries that were put in are records like any other.
         self.plan = asked.privacy.plan(records, asked.learning, asked.contribution())
+        self.job.held_out = {
+            split: apart(f"data.{split}", its, self.job.has_learned) for split, its in self.job.held_out.items()
+        }
         for run in self.job.start.earlier:
             warn(f"{run.path} was made at ε = {figure(run.guarantee.epsilon)}, which is added to what this run costs.")
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):

@@ -10,10 +10,11 @@ from dpnlp.cli.config import option
 from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.sections import TextPrivacy, changed
+from dpnlp.cli.splits import listed
 from dpnlp.cli.start import Start, data_of, located
 from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
-from dpnlp.cli.training import Scored, kept_apart, scored_on, whose
+from dpnlp.cli.training import Scored, scored_on, whose
 from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts, Writing
 from dpnlp.runs.folder import Run
 
@@ -64,8 +65,7 @@ class TranslationJob(TextJob):
         if splits.train is None:
             raise BadInput("data.train is not given: name the file of the pairs to learn from, or a corpus.")
         self.train: Pairs = splits.train
-        others = {"validation": splits.validation, "test": splits.test}
-        self.held_out = kept_apart(self.train, others, bool(data.held_out))
+        self.held_out = listed(validation=splits.validation, test=splits.test)
         pretrained, self.start = started(asked.model, asked.privacy, self.train)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Translation(pretrained, data.longest, data.prefix, data.languages, asked.learning.smoothing)
