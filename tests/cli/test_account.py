@@ -190,31 +190,31 @@ GOOD = {"--examples": "1000", "--lot-size": "100", "--steps": "10", "--delta": "
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"--epsilon": "0"}, "--epsilon = 0.0: it must be a number above 0; inf stands for no privacy."),
-        ({"--epsilon": "-3"}, "--epsilon = -3.0: it must be a number above 0; inf stands for no privacy."),
-        ({"--epsilon": "nan"}, "--epsilon = nan: it must be a number, or none; nan is not one."),
+        ({"--epsilon": "0"}, "--epsilon = 0: it must be a number above 0, or none; inf stands for no privacy."),
+        ({"--epsilon": "-3"}, "--epsilon = -3: it must be a number above 0, or none; inf stands for no privacy."),
+        ({"--epsilon": "nan"}, "--epsilon = nan: it must be a number above 0, or none; nan is not one."),
         (
             {"--delta": "0"},
-            "--delta = 0.0: it must lie strictly between 0 and 1; a usual choice is 1e-04, a tenth of one record.",
+            "--delta = 0: it must be a number above 0 and below 1; choose it well below one in the number of",
         ),
         (
             {"--delta": "1"},
-            "--delta = 1.0: it must lie strictly between 0 and 1; a usual choice is 1e-04, a tenth of one record.",
+            "--delta = 1: it must be a number above 0 and below 1; choose it well below one in the number of",
         ),
-        ({"--delta": "nan"}, "--delta = nan: it must be a number; nan is not one."),
+        ({"--delta": "nan"}, "--delta = nan: it must be a number above 0 and below 1; nan is not one."),
         ({"--lot-size": "1001"}, "--lot-size = 1001: it must not exceed the 1000 records; choose a smaller lot."),
-        ({"--lot-size": "0"}, "--lot-size = 0: it must be a whole number of at least 1."),
-        ({"--lot-size": "2.5"}, "--lot-size = 2.5: it must be a whole number, or none."),
-        ({"--examples": "0"}, "--examples = 0: it must be a whole number of at least 1."),
-        ({"--examples": "nan"}, "--examples = nan: it must be a whole number; nan is not one."),
-        ({"--steps": "-1"}, "--steps = -1: it must be a whole number of at least 1."),
+        ({"--lot-size": "0"}, "--lot-size = 0: it must be a whole number from 1 to 1e12, or none."),
+        ({"--lot-size": "2.5"}, "--lot-size = 2.5: it must be a whole number from 1 to 1e12, or none."),
+        ({"--examples": "0"}, "--examples = 0: it must be a whole number from 1 to 1e12."),
+        ({"--examples": "nan"}, "--examples = nan: it must be a whole number from 1 to 1e12; nan is not one."),
+        ({"--steps": "-1"}, "--steps = -1: it must be a whole number from 1 to 1e12, or none."),
         (
             {"--noise-multiplier": "0", "--steps": None},
             "--noise-multiplier = 0: no finite ε, such as 1.0, can hold without noise.",
         ),
         (
             {"--noise-multiplier": "-1", "--epsilon": None},
-            "--noise-multiplier = -1.0: it must be a finite number of at least 0.",
+            "--noise-multiplier = -1: it must be a number from 0 to 1e6, or none; 0 takes none.",
         ),
         (
             {"--sampling": "bernoulli"},
@@ -230,7 +230,7 @@ GOOD = {"--examples": "1000", "--lot-size": "100", "--steps": "10", "--delta": "
             {"--bands": "2"},
             "--bands = 2: only cyclic-poisson and cyclic sampling have more than one; choose one of them, or 1.",
         ),
-        ({"--sharing": "0"}, "--sharing = 0: it must be a whole number of at least 1."),
+        ({"--sharing": "0"}, "--sharing = 0: it must be a whole number from 1 to 1e12."),
         (
             {"--sharing": "3", "--sampling": "shuffled"},
             "--sharing = 3: shuffled sampling has no proved ε for a unit that has a part in several records, so none "

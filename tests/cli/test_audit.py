@@ -122,7 +122,7 @@ def test_a_rewriter(dpnlp):
         ("--command cat --first a --second b", "--epsilon is not given: The ε that is claimed."),
         (
             "--command cat --first a --second b --epsilon inf",
-            "--epsilon = inf: it must be a finite number of at least 0",
+            "--epsilon = inf: it must be a number above 0 and at most 1e6",
         ),
         ("--command cat --first a --second b --epsilon 1 --trials 3", "--trials = 3: it must be a whole number of"),
         ("--command cat --first a --second b --epsilon 1 --seed 3", "--seed: a command draws its own noise"),
@@ -133,7 +133,7 @@ def test_a_rewriter(dpnlp):
         ("--rewriter words --first a --second b --epsilon 1 --batch 2", "--batch: a rewriter chooses by itself"),
         ("--rewriter no --first a --second b --epsilon 1", "no: there is no rewriter in it"),
         ("laplac --epsilon 1", "audit mechanism laplac: no command and no file; the nearest command is"),
-        ("laplace --sensitivity 0 --epsilon 1", "--sensitivity = 0.0: it must be a finite number above 0"),
+        ("laplace --sensitivity 0 --epsilon 1", "--sensitivity = 0: it must be a number above 0 and at most 1e9"),
     ],
 )
 def test_bad_input(dpnlp, line, sentence):

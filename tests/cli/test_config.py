@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, help_text, option, parse, to_dict, warn
+from dpnlp.cli.ranges import FREE
 
 
 class Animal(StrEnum):
@@ -46,7 +47,7 @@ class Train:
     orders: tuple[float, ...] = option((2.0, 4.0), help="The orders to try")
     animals: tuple[Animal, ...] = option((), help="More of them")
     out: Path = option(Path("runs"), help="Where it is written")
-    title: Optional[str] = option(None, help="Its title")  # noqa: UP045
+    title: Optional[str] = option(None, within=FREE, help="Its title")  # noqa: UP045
     privacy: Privacy = option(Privacy(epsilon=3.0), help="What is promised")
     json: bool = option(False, help="Print one JSON object")
 
@@ -298,7 +299,7 @@ configs = st.builds(
     digits=st.sampled_from([1, 2]),
     orders=st.lists(finite).map(tuple),
     animals=st.lists(st.sampled_from(Animal)).map(tuple),
-    out=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])).map(Path),
+    out=st.text(st.characters(categories=["L", "N", "P"]), min_size=1).map(Path),
     title=st.none() | st.text(),
     privacy=st.builds(Privacy, epsilon=st.floats(0, exclude_min=True), delta=st.none() | finite),
     json=st.booleans(),

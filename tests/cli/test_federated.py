@@ -110,11 +110,11 @@ REFUSALS = {
     ),
     "no local training": (
         "--federated.local-epochs -1",
-        "--federated.local-epochs = -1: it must be a whole number of at least 1.",
+        "--federated.local-epochs = -1: it must be a whole number from 0 to 1,024.",
     ),
     "a local batch of none": (
         "--federated.local-epochs 1 --federated.local-batch 0",
-        "--federated.local-batch = 0: it must be a whole number of at least 1.",
+        "--federated.local-batch = 0: it must be a whole number from 1 to 1,048,576.",
     ),
     "a count with too little noise": (
         "--federated.local-epochs 1 --federated.quantile 0.5 --federated.count-noise 0.1",

@@ -85,14 +85,14 @@ def test_an_edited_ledger_is_an_error_that_names_the_line(ledger, corpus):
         (
             "budget",
             "--epsilon 0 --delta 1e-6",
-            "--epsilon = 0.0: it must be a number above 0; inf stands for no privacy.",
+            "--epsilon = 0: it must be a number above 0 and at most 1e6.",
         ),
-        ("budget", "--epsilon 1 --delta 1", "--delta = 1.0: it must lie strictly between 0 and 1."),
+        ("budget", "--epsilon 1 --delta 1", "--delta = 1: it must be a number above 0 and below 1;"),
         ("add", "--what x", "--epsilon, --event: exactly one of them must say what the release costs."),
-        ("add", "--what x --epsilon -1", "--epsilon = -1.0: it must be a finite number of at least 0."),
+        ("add", "--what x --epsilon -1", "--epsilon = -1: it must be a number above 0 and at most 1e6, or none."),
         ("add", "--what x --event '{'", "--event = {: it is not valid JSON"),
         ("add", '--what x --event \'{"event": "laplas"}\'', "--event = {'event': 'laplas'}: it must be an object"),
-        ("show", "--delta 0", "--delta = 0.0: it must lie strictly between 0 and 1."),
+        ("show", "--delta 0", "--delta = 0: it must be a number above 0 and below 1, or none;"),
     ],
 )
 def test_bad_input(ledger, corpus, verb, flags, sentence):

@@ -91,10 +91,13 @@ def test_the_tables_carry_statement_and_signature(mechanism, line):
             "exponential --epsilon 1",
             "--sensitivity is not given: How far one record can move a candidate's score.",
         ),
-        ("laplace --sensitivity 0 --epsilon 1", "--sensitivity = 0.0: it must be a finite number above 0"),
-        ("laplace --sensitivity nan --epsilon 1", "--sensitivity = nan: it must be a number; nan is not one."),
-        ("laplace --sensitivity 1 --epsilon -1", "--epsilon = -1.0: it must be a finite number above 0."),
-        ("gaussian --sensitivity 1 --epsilon 1 --delta 2", "--delta = 2.0: it must lie strictly between 0 and 1."),
+        ("laplace --sensitivity 0 --epsilon 1", "--sensitivity = 0: it must be a number above 0 and at most 1e9"),
+        (
+            "laplace --sensitivity nan --epsilon 1",
+            "--sensitivity = nan: it must be a number above 0 and at most 1e9; nan is not one.",
+        ),
+        ("laplace --sensitivity 1 --epsilon -1", "--epsilon = -1: it must be a number above 0 and at most 1e6."),
+        ("gaussian --sensitivity 1 --epsilon 1 --delta 2", "--delta = 2: it must be a number above 0 and below 1;"),
         (
             "gaussian --sensitivity 1 --epsilon 3 --delta 1e-5 --calibration classical",
             "--epsilon = 3.0: the classical formula is proved for ε < 1 only; use the analytic one.",

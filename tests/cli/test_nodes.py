@@ -411,12 +411,18 @@ REFUSALS = {
         "sharing = 11: shuffled sampling has no proved ε for a unit that has a part in several records",
     ),
     "no unit": ("--privacy.unit user", "--privacy.unit = user: it must be one of node, subgraph, graph"),
-    "fewer than no splits": ("--privacy.splits -1", "privacy.splits = -1: it must be a whole number of at least 0."),
-    "fewer than no neighbours": ("--privacy.neighbours -1", "privacy.neighbours = -1: it must be a whole number of at"),
-    "fewer than no sums": ("--privacy.aggregations -2", "privacy.aggregations = -2: it must be a whole number of at"),
+    "fewer than no splits": ("--privacy.splits -1", "--privacy.splits = -1: it must be a whole number from 0 to"),
+    "fewer than no neighbours": (
+        "--privacy.neighbours -1",
+        "--privacy.neighbours = -1: it must be a whole number from 0",
+    ),
+    "fewer than no sums": (
+        "--privacy.aggregations -2",
+        "--privacy.aggregations = -2: it must be a whole number from 0",
+    ),
     "no edges": (
         "--privacy.neighbours 2 --privacy.edges 0",
-        "privacy.edges = 0: it must be a whole number of",
+        "--privacy.edges = 0: it must be a whole number from 1",
     ),
     "a start without sums": ("--model.start runs/alone", "only what it answers is used, in --privacy.aggregations"),
     "a start that makes sums": (
@@ -440,20 +446,23 @@ REFUSALS = {
     "an edge to nowhere": ("--data.edges new.tsv", "new.tsv, line 1: there is no text with the id user-1-"),
     "texts without labels": ("--data.texts new.jsonl --data.edges new.tsv", "the label (label) is missing; there are"),
     "a class that is not named": ("--data.labels food music", "cannot be sport; there are"),
-    "no words": ("--data.words 0", "data.words = 0: it must be a whole number of at least 1."),
-    "no share": ("--data.share 0", "data.share = 0.0: it must lie above 0 and be at most 1."),
+    "no words": ("--data.words 0", "--data.words = 0: it must be a whole number from 1 to 1,048,576."),
+    "no share": ("--data.share 0", "--data.share = 0: it must be a number above 0 and at most 1."),
     "a share of nobody": (
         "--data.share 1e-9",
         "--data.share = 1e-09: no node is left to learn from; give",
     ),
-    "less than nothing kept apart": ("--data.held-out -0.1", "data.held_out = -0.1: it must be a finite number of at"),
+    "less than nothing kept apart": (
+        "--data.held-out -0.1",
+        "--data.held-out = -0.1: it must be a number from 0 and below 1",
+    ),
     "everything kept apart": ("--data.held-out 0.6 --data.validation 0.4", "test + validation = 1: it must be below 1"),
     "a share of a citation network": (
         "--data.corpus cora --data.validation 0.5",
         "--data.validation = 0.5: it must be a whole number of at least 0; give the number of nodes of a citation",
     ),
-    "no layers": ("--model.layers 0", "--model.layers = 0: it must be a whole number of at least 1."),
-    "all dropped": ("--model.dropout 1", "--model.dropout = 1.0: it must be at least 0 and below 1."),
+    "no layers": ("--model.layers 0", "--model.layers = 0: it must be a whole number from 1 to 1,024."),
+    "all dropped": ("--model.dropout 1", "--model.dropout = 1: it must be a number from 0 and below 1."),
     "smoothing": ("--learning.smoothing 0.1", "--learning.smoothing = 0.1: it is for translation; leave it out."),
     "a lot of more than all": ("--learning.lot-size 99", "--learning.lot-size = 99: it must not exceed the"),
 }

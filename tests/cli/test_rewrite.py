@@ -333,8 +333,8 @@ def test_a_delta_that_is_too_large(dpnlp):
             "model.bounds and data.train: both are given; give one of the two.",
         ),
         (f"{REWRITE} --name a --data.label lable", "the label (lable) is missing; there are"),
-        (f"{REWRITE} --name a --privacy.epsilon 0", "--privacy.epsilon = 0.0: it must be a number above 0"),
-        (f"{REWRITE} --name a --privacy.label-epsilon 0", "it must be a finite number above 0"),
+        (f"{REWRITE} --name a --privacy.epsilon 0", "--privacy.epsilon = 0: it must be a number above 0"),
+        (f"{REWRITE} --name a --privacy.label-epsilon 0", "it must be a number above 0 and at most 1e6"),
         (
             f"{REWRITE} --name a --privacy.label-epsilon 1 --data.labels bad fair",
             "there is a text with another label than bad, fair; add it",

@@ -186,17 +186,17 @@ def test_every_vocabulary_is_another_release(home, dpnlp, chats):
             "--privacy.unit = user: nothing says whose each text is; name the column by --data.owner, or protect one "
             "text by --privacy.unit example.",
         ),
-        (f"{PRIVATE} x --privacy.epsilon 0", "--privacy.epsilon = 0.0: it must be a finite number above 0"),
-        (f"{PRIVATE} x --privacy.epsilon -1", "--privacy.epsilon = -1.0: it must be a finite number above 0"),
-        (f"{PRIVATE} x --privacy.epsilon inf", "--privacy.epsilon = inf: it must be a finite number above 0"),
-        (f"{PRIVATE} x --privacy.delta 1", "--privacy.delta = 1.0: it must lie strictly between 0 and 1"),
+        (f"{PRIVATE} x --privacy.epsilon 0", "--privacy.epsilon = 0: it must be a number above 0 and at most 1e6"),
+        (f"{PRIVATE} x --privacy.epsilon -1", "--privacy.epsilon = -1: it must be a number above 0 and at most 1e6"),
+        (f"{PRIVATE} x --privacy.epsilon inf", "--privacy.epsilon = inf: it must be a number above 0 and at most 1e6"),
+        (f"{PRIVATE} x --privacy.delta 1", "--privacy.delta = 1: it must be a number above 0 and below 1"),
         (
             f"{PRIVATE} x --privacy.delta 0.01",
             "--privacy.delta = 0.01: it must be below one in the number of users, 1/400, else one of them could be "
             "published in clear; take at most 3e-04.",
         ),
-        (f"{PRIVATE} x --words 0", "--words = 0: it must be a whole number of at least 1"),
-        (f"{PRIVATE} x --most 0", "--most = 0: it must be a whole number of at least 1"),
+        (f"{PRIVATE} x --words 0", "--words = 0: it must be a whole number from 1 to 1,048,576"),
+        (f"{PRIVATE} x --most 0", "--most = 0: it must be a whole number from 1 to 1e12"),
         (
             f"{PRIVATE} x --subwords",
             "--subwords = true: they are for public texts; say --data.public, or leave it out.",

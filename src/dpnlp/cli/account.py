@@ -13,6 +13,7 @@ from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, figure, print_facts, print_guarantee, print_json, print_table
+from dpnlp.cli.ranges import COUNT, DELTA, EPOCHS, EPSILON, NOISE
 from dpnlp.guarantee import Adjacency, Unit
 
 
@@ -27,32 +28,48 @@ class Account:
         "dpnlp account --examples 60000 --lot-size 600 --steps 10000 --noise-multiplier 4 --delta 1e-5 --plot plan.png",
     )
 
-    examples: int = option(help="How many records the data has; with --unit user, how many users", group="the run")
-    lot_size: int | None = option(None, help="Records in a lot; for Poisson sampling, expected", group="the run")
-    steps: int | None = option(None, help="Noisy updates in all", group="the run")
-    epochs: float | None = option(None, help="Instead of --steps: passes of ⌈examples/lot size⌉ steps", group="the run")
-    noise_multiplier: float | None = option(None, help="Noise on a lot's sum, in clip norms", group="the run")
-    epsilon: float | None = option(None, help="The ε to stay within; inf for no privacy", group="the run")
-    delta: float = option(help="The δ of the guarantee, well below one in the number of records", group="the run")
+    examples: int = option(
+        within=COUNT, help="How many records the data has; with --unit user, how many users", group="the run"
+    )
+    lot_size: int | None = option(
+        None, within=COUNT, help="Records in a lot; for Poisson sampling, expected", group="the run"
+    )
+    steps: int | None = option(None, within=COUNT, help="Noisy updates in all", group="the run")
+    epochs: float | None = option(
+        None, within=EPOCHS, help="Instead of --steps: passes of ⌈examples/lot size⌉ steps", group="the run"
+    )
+    noise_multiplier: float | None = option(
+        None, within=NOISE, help="Noise on a lot's sum, in clip norms", group="the run"
+    )
+    epsilon: float | None = option(
+        None, within=EPSILON, help="The ε to stay within; inf for no privacy", group="the run"
+    )
+    delta: float = option(
+        within=DELTA, help="The δ of the guarantee, well below one in the number of records", group="the run"
+    )
     sampling: Sampling = option(Sampling.POISSON, help="How lots are drawn", group="how it is counted")
     largest_lot: int | None = option(
         None,
+        within=COUNT,
         help="Where truncated-poisson cuts a lot; else six deviations above its size",
         group="how it is counted",
     )
     bands: int = option(
         1,
+        within=COUNT,
         help="Noise in so many bands: groups that cyclic-poisson draws from in turn, or at most the lots of an epoch "
         "for cyclic",
         group="how it is counted",
     )
     sharing: int = option(
         1,
+        within=COUNT,
         help="In how many records one unit has a part, its own included, as a node is in its neighbours' records too",
         group="how it is counted",
     )
     aggregations: tuple[float, ...] = option(
         (),
+        within=NOISE,
         help="Sums that are released before the first step: for each its noise multiplier over that of the steps",
         group="how it is counted",
     )

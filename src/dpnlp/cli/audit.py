@@ -18,6 +18,7 @@ from dpnlp.audit.scores import Outputs
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import print_facts, print_json, print_table
+from dpnlp.cli.ranges import COUNT, DELTA_OR_0, FREE, LENGTH, PROMISED, SEED, SIZE, between
 from dpnlp.guarantee import percent
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.gaussian import Calibration
@@ -39,12 +40,20 @@ _AT_ONCE = 1024
 class Trial:
     """How much is drawn, and how sure the verdict is."""
 
-    trials: int = option(10_000, help="Outputs of each of the two inputs; half of them test", group="the test")
+    trials: int = option(
+        10_000, within=COUNT, help="Outputs of each of the two inputs; half of them test", group="the test"
+    )
     confidence: float = option(
-        0.999, help="A claim that holds is called violated with a chance of at most 1 less this", group="the test"
+        0.999,
+        within=between(0, 1, above=True, below=True),
+        help="A claim that holds is called violated with a chance of at most 1 less this",
+        group="the test",
     )
     seed: int | None = option(
-        None, help="Makes the audit of a function that takes a seed, or of one of ours, repeatable", group="the test"
+        None,
+        within=SEED,
+        help="Makes the audit of a function that takes a seed, or of one of ours, repeatable",
+        group="the test",
     )
     json: bool = option(False, help="Print one JSON object instead of words", group="output")
 
@@ -83,6 +92,7 @@ class BlackBox(Trial):
     )
     batch: int | None = option(
         None,
+        within=SIZE,
         help="Ask for so many outputs at once: the function gets a list of inputs, the command a line for each",
         group="the mechanism",
     )
@@ -92,10 +102,12 @@ class BlackBox(Trial):
     latents: bool = option(
         False, help="Audit the noisy vectors behind a rewriter's texts, which tell more", group="the mechanism"
     )
-    first: str = option(help="One input: JSON, or else text; for a rewriter a text", group="the claim")
-    second: str = option(help="Its neighbour, which the claim says cannot be told from it", group="the claim")
-    epsilon: float = option(help="The ε that is claimed", group="the claim")
-    delta: float = option(0.0, help="The δ that is claimed", group="the claim")
+    first: str = option(within=FREE, help="One input: JSON, or else text; for a rewriter a text", group="the claim")
+    second: str = option(
+        within=FREE, help="Its neighbour, which the claim says cannot be told from it", group="the claim"
+    )
+    epsilon: float = option(within=PROMISED, help="The ε that is claimed", group="the claim")
+    delta: float = option(0.0, within=DELTA_OR_0, help="The δ that is claimed", group="the claim")
 
     def run(self) -> int:
         """The verdict on stdout."""
@@ -169,7 +181,7 @@ class Named(Trial, ABC):
     """One of our mechanisms on the two neighbours that are hardest to keep apart."""
 
     claimed_epsilon: float | None = option(
-        None, help="Test this ε instead of the one that --epsilon stands for", group="the test"
+        None, within=PROMISED, help="Test this ε instead of the one that --epsilon stands for", group="the test"
     )
 
     @abstractmethod
@@ -194,7 +206,9 @@ class Named(Trial, ABC):
 class Vector(Named):
     """Noise on all entries of a vector."""
 
-    entries: int = option(1, help="Entries of the vector; the two inputs differ in all of them", group=_OURS)
+    entries: int = option(
+        1, within=SIZE, help="Entries of the vector; the two inputs differ in all of them", group=_OURS
+    )
 
     @property
     def neighbours(self) -> dict[str, Any]:
@@ -210,8 +224,8 @@ class AuditRandomizedResponse(Named):
         "dpnlp audit mechanism randomized-response --epsilon 1 --claimed-epsilon 0.5",
     )
 
-    epsilon: float = option(help="The ε of one answer", group=_OURS)
-    categories: int = option(2, help="How many answers there are to choose from", group=_OURS)
+    epsilon: float = option(within=PROMISED, help="The ε of one answer", group=_OURS)
+    categories: int = option(2, within=between(2, 2**20), help="How many answers there are to choose from", group=_OURS)
 
     def mechanism(self, source: "Source") -> Mechanism:
         return mechanisms.RandomizedResponse(self.epsilon, self.categories, source)
@@ -225,9 +239,9 @@ class AuditSubsetResponse(Named):
         "dpnlp audit mechanism subset-response --epsilon 1 --candidates 10 --preferred 3",
     )
 
-    epsilon: float = option(help="The ε of one choice", group=_OURS)
-    candidates: int = option(help="How many candidates there are", group=_OURS)
-    preferred: int = option(1, help="How many of them an answer prefers", group=_OURS)
+    epsilon: float = option(within=PROMISED, help="The ε of one choice", group=_OURS)
+    candidates: int = option(within=between(2, 2**20), help="How many candidates there are", group=_OURS)
+    preferred: int = option(1, within=SIZE, help="How many of them an answer prefers", group=_OURS)
 
     def mechanism(self, source: "Source") -> Mechanism:
         return mechanisms.SubsetResponse(self.epsilon, self.candidates, self.preferred, source)
@@ -242,8 +256,10 @@ class AuditLaplace(Vector):
         "dpnlp audit mechanism laplace --sensitivity 1 --epsilon 1 --claimed-epsilon 0.7",
     )
 
-    sensitivity: float = option(help="The ℓ1 sensitivity: how far one record can move the answer", group=_OURS)
-    epsilon: float = option(help="The ε of one answer", group=_OURS)
+    sensitivity: float = option(
+        within=LENGTH, help="The ℓ1 sensitivity: how far one record can move the answer", group=_OURS
+    )
+    epsilon: float = option(within=PROMISED, help="The ε of one answer", group=_OURS)
 
     def mechanism(self, source: "Source") -> Mechanism:
         return mechanisms.Laplace(self.sensitivity, self.epsilon, source)
@@ -257,9 +273,11 @@ class AuditGaussian(Vector):
         "dpnlp audit mechanism gaussian --sensitivity 1 --epsilon 1 --delta 0.01 --trials 100000",
     )
 
-    sensitivity: float = option(help="The ℓ2 sensitivity: how far one record can move the answer", group=_OURS)
-    epsilon: float = option(help="The ε of one answer", group=_OURS)
-    delta: float = option(help="The δ of one answer", group=_OURS)
+    sensitivity: float = option(
+        within=LENGTH, help="The ℓ2 sensitivity: how far one record can move the answer", group=_OURS
+    )
+    epsilon: float = option(within=PROMISED, help="The ε of one answer", group=_OURS)
+    delta: float = option(within=DELTA_OR_0, help="The δ of one answer", group=_OURS)
     calibration: Calibration = option(Calibration.ANALYTIC, help="Which formula σ comes from", group=_OURS)
 
     def mechanism(self, source: "Source") -> Mechanism:
@@ -272,8 +290,8 @@ class AuditMetric(Vector):
 
     EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp audit mechanism metric --diameter 3 --epsilon 2 --entries 3",)
 
-    diameter: float = option(help="The largest ℓ2 distance between two answers", group=_OURS)
-    epsilon: float = option(help="The ε of two answers at that distance", group=_OURS)
+    diameter: float = option(within=LENGTH, help="The largest ℓ2 distance between two answers", group=_OURS)
+    epsilon: float = option(within=PROMISED, help="The ε of two answers at that distance", group=_OURS)
 
     def mechanism(self, source: "Source") -> Mechanism:
         return mechanisms.Metric(self.diameter, self.epsilon, source)
@@ -289,9 +307,9 @@ class AuditExponential(Named):
         "dpnlp audit mechanism exponential --sensitivity 1 --epsilon 2 --noisy-max",
     )
 
-    sensitivity: float = option(help="How far one record can move a candidate's score", group=_OURS)
-    epsilon: float = option(help="The ε of one choice", group=_OURS)
-    others: int = option(10, help="How many candidates there are besides the one", group=_OURS)
+    sensitivity: float = option(within=LENGTH, help="How far one record can move a candidate's score", group=_OURS)
+    epsilon: float = option(within=PROMISED, help="The ε of one choice", group=_OURS)
+    others: int = option(10, within=SIZE, help="How many candidates there are besides the one", group=_OURS)
     monotone: bool = option(False, help="One record moves all scores the same way, as counts do", group=_OURS)
     noisy_max: bool = option(False, help="Report-noisy-max instead of the exponential mechanism", group=_OURS)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.cli.audit import VIOLATED
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
+from dpnlp.cli.ranges import ATTACKED, FEW_OR_0, SEED, SIZE, SIZE_OR_0
 from dpnlp.guarantee import Adjacency, percent
 from dpnlp.runs.folder import ATTACKS, NOT_COVERED_BY
 
@@ -63,7 +63,9 @@ class AuditRun:
     others: tuple[str, ...] = option(
         (), help="Records that the run has not learned from, as its training data are; by default its test data"
     )
-    records: int = option(500, help="How many members at most, and as many others", group="who is a member")
+    records: int = option(
+        500, within=ATTACKED, help="How many members at most, and as many others", group="who is a member"
+    )
     reference: str | None = option(
         None,
         help="A run or model that has not seen the records, to compare with; by default what the run started from",
@@ -71,28 +73,36 @@ class AuditRun:
     )
     shadows: int = option(
         0,
+        within=FEW_OR_0,
         help="Runs to compare with that are trained as this one was, each on another half of the attacked records; at "
         f"least {FEWEST_SHADOWS}, and 0 has none",
         group="who is a member",
     )
-    prompts: int = option(100, help="How many training texts at most, and as many others", group="what comes out")
-    prefix: int = option(4, help="The words of a text that a language model is given", group="what comes out")
-    samples: int = option(200, help="Texts that a language model writes without a prompt", group="what comes out")
+    prompts: int = option(
+        100, within=ATTACKED, help="How many training texts at most, and as many others", group="what comes out"
+    )
+    prefix: int = option(
+        4, within=SIZE, help="The words of a text that a language model is given", group="what comes out"
+    )
+    samples: int = option(
+        200, within=SIZE_OR_0, help="Texts that a language model writes without a prompt", group="what comes out"
+    )
     show_texts: bool = option(
         False, help="Write training texts that come out into RUN/not-covered, in clear", group="what comes out"
     )
-    length: int = option(8, help="The tokens of a text that is sought for a label", group="what is a label")
-    seed: int = option(0, help="Draws the records and all else that is drawn; another shows how much is chance")
+    length: int = option(
+        8, within=SIZE, help="The tokens of a text that is sought for a label", group="what is a label"
+    )
+    seed: int = option(
+        0, within=SEED, help="Draws the records and all else that is drawn; another shows how much is chance"
+    )
     json: bool = option(False, help="Print one JSON object instead of words", group="output")
 
     def run(self) -> int:
         """What was found on stdout, and in the run's folder."""
-        from dpnlp.audit.units import LEAST
         from dpnlp.cli.attacked_tasks import attacked
         from dpnlp.runs.page import page_of_audit, page_of_run
 
-        for name, least in (("records", LEAST), ("prompts", LEAST), ("prefix", 1), ("samples", 0), ("shadows", 0)):
-            checks.count(name, getattr(self, name), least)
         if 0 < self.shadows < FEWEST_SHADOWS:
             raise BadInput(f"shadows = {self.shadows}: it must be 0, or at least {FEWEST_SHADOWS}; train more of them.")
         target = attacked(self.folder, self.others)

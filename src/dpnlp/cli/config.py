@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 from dpnlp.checks import BadInput
+from dpnlp.cli.ranges import Range
 from dpnlp.cli.values import Kind, Refused, kind_of
 
 
@@ -32,13 +33,19 @@ C = TypeVar("C", bound=Config)
 
 _FILE = "FILE.yaml"
 _NEGATIVE = re.compile(r"-\.?\d.*|-inf(inity)?|-nan", re.IGNORECASE)
+_LONGEST = 200
+"""Characters of a value that a refusal quotes."""
 _SHIELD = "\0"
 """Put before a negative number, which argparse would take for a flag; no argument of a process can hold it."""
 
 
-def option(default: Any = MISSING, *, help: str, group: str = "", positional: bool = False) -> Any:
-    """A field of a verb. Without a default it is required; `group` is its heading in the help."""
-    return dataclasses.field(default=default, metadata={"help": help, "group": group, "positional": positional})
+def option(
+    default: Any = MISSING, *, help: str, within: Range | None = None, group: str = "", positional: bool = False
+) -> Any:
+    """A field of a verb. Without a default it is required; `within` says which values it may have, which a number must
+    say (`cli/ranges.py`); `group` is its heading in the help."""
+    about = {"help": help, "within": within, "group": group, "positional": positional}
+    return dataclasses.field(default=default, metadata=about)
 
 
 def warn(text: str) -> None:
@@ -94,8 +101,9 @@ class Option:
     def explanation(self) -> str:
         """Its help, with what it may be and what it is when not given."""
         allowed = self.kind.allowed
-        choices = f" {allowed[0].upper()}{allowed[1:]}." if self.kind.metavar == "CHOICE" else ""
-        text = f"{self.help.rstrip('.')}.{choices}"
+        values = f" {allowed[0].upper()}{allowed[1:]}." if self.kind.metavar == "CHOICE" else ""
+        values += self.kind.within.sentence if self.kind.within else ""
+        text = f"{self.help.rstrip('.')}.{values}"
         if self.default is MISSING:
             return f"{text} Required."
         if self.default is None or self.default == ():
@@ -104,7 +112,8 @@ class Option:
         return f"{text} Default: {default}."
 
 
-def _options(cls: type[Config]) -> dict[str, Option]:
+def options_of(cls: type[Config]) -> dict[str, Option]:
+    """The settings of a verb by their names."""
     return {option.name: option for option in _walk(cls)}
 
 
@@ -122,7 +131,7 @@ def _walk(cls: type[Config], prefix: str = "", group: str = "", defaults: Any = 
         else:
             positional = about.get("positional", False)
             heading = "arguments" if positional else heading or "options"
-            yield Option(name, kind_of(hint), default, about["help"], heading, positional)
+            yield Option(name, kind_of(hint, about.get("within")), default, about["help"], heading, positional)
 
 
 def as_typed(cls: type[Config], sentence: str) -> str:
@@ -131,7 +140,7 @@ def as_typed(cls: type[Config], sentence: str) -> str:
     The library knows nothing of sections: a name that only one of them has is meant.
     """
     name, found, rest = sentence.partition(" = ")
-    meant = [option for known, option in _options(cls).items() if name in (known, known.rpartition(".")[2])]
+    meant = [option for known, option in options_of(cls).items() if name in (known, known.rpartition(".")[2])]
     return f"{meant[0].typed}{found}{rest}" if found and len(meant) == 1 else sentence
 
 
@@ -140,7 +149,7 @@ def as_typed(cls: type[Config], sentence: str) -> str:
 
 def parse(cls: type[C], arguments: Sequence[str], command: str) -> C:
     """The verb as the command line gives it: defaults, overridden by the YAML file, overridden by flags."""
-    options = _options(cls)
+    options = options_of(cls)
     given = _scan(options, arguments, _parser(cls, options, command))
     values = {}
     if _FILE in given:
@@ -153,7 +162,7 @@ def parse(cls: type[C], arguments: Sequence[str], command: str) -> C:
 
 def from_dict(cls: type[C], entries: Mapping[str, Any]) -> C:
     """Reads what `to_dict` gives, or any part of it that leaves out no more than defaults."""
-    options = _options(cls)
+    options = options_of(cls)
     return _build(cls, options, dict(_flat(options, entries)), called=lambda option: option.name)
 
 
@@ -211,7 +220,7 @@ def _flat(
 
 def help_text(cls: type[Config], command: str) -> str:
     """What `--help` prints."""
-    return _parser(cls, _options(cls), command).format_help()
+    return _parser(cls, options_of(cls), command).format_help()
 
 
 def _parser(cls: type, options: Mapping[str, Option], command: str) -> argparse.ArgumentParser:
@@ -288,5 +297,9 @@ def _shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (list, tuple)):
         return " ".join(map(_shown, value)) or "none"
-    text = str(value)
-    return text if text.isprintable() and text and text == text.strip() else repr(text)
+    try:
+        text = str(value)
+    except ValueError:  # Python spells no number of thousands of digits.
+        return "a number of thousands of digits"
+    text = text if text.isprintable() and text and text == text.strip() else repr(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

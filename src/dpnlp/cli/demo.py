@@ -16,6 +16,7 @@ from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_json, print_table
+from dpnlp.cli.ranges import EPSILON
 from dpnlp.cli.sections import Learning, TextPrivacy
 from dpnlp.cli.translation import TrainTranslation, opened
 from dpnlp.cli.translation_settings import Data, Model, Scoring
@@ -54,7 +55,7 @@ class Demo:
     )
 
     folder: Path = option(Path("demo"), help="Where everything is written")
-    epsilon: float = option(5.0, help="The ε of the private model")
+    epsilon: float = option(5.0, within=EPSILON, help="The ε of the private model")
     rewriting: bool = option(False, help="Show how texts are rewritten instead, in a minute")
     json: bool = option(False, help="Print one JSON object at the end instead of words", group="output")
 

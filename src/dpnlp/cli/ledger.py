@@ -12,6 +12,7 @@ from dpnlp.accounting.releases import Contents, Release, Spent
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
+from dpnlp.cli.ranges import DELTA, DELTA_OR_0, FREE, PROMISED
 from dpnlp.events import ApproximateDP, Event
 from dpnlp.guarantee import Adjacency, Unit
 
@@ -29,7 +30,7 @@ class Show:
     )
 
     dataset: Path = option(help=_DATASET, positional=True)
-    delta: float | None = option(None, help="The δ at which ε is shown; by default the budget's")
+    delta: float | None = option(None, within=DELTA, help="The δ at which ε is shown; by default the budget's")
     unit: Unit | None = option(None, help="For whom; by default the largest unit that all releases protect")
     adjacency: Adjacency | None = option(None, help="Which neighbours; by default those that all releases are for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
@@ -63,8 +64,8 @@ class Budget:
     EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp ledger budget corpus.jsonl --epsilon 8 --delta 1e-6",)
 
     dataset: Path = option(help=_DATASET, positional=True)
-    epsilon: float = option(help="The most that all releases together may cost")
-    delta: float = option(help="The δ at which that is measured")
+    epsilon: float = option(within=PROMISED, help="The most that all releases together may cost")
+    delta: float = option(within=DELTA, help="The δ at which that is measured")
     unit: Unit = option(Unit.EXAMPLE, help="For whom the budget is")
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours it is for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
@@ -87,9 +88,9 @@ class Add:
 
     dataset: Path = option(help=_DATASET, positional=True)
     what: str = option(help="What was released, in a few words that do not quote the data")
-    epsilon: float | None = option(None, help="The ε that was promised")
-    release_delta: float = option(0.0, help="The δ that was promised with it")
-    event: str | None = option(None, help="Instead of --epsilon: the event as JSON")
+    epsilon: float | None = option(None, within=PROMISED, help="The ε that was promised")
+    release_delta: float = option(0.0, within=DELTA_OR_0, help="The δ that was promised with it")
+    event: str | None = option(None, within=FREE, help="Instead of --epsilon: the event as JSON")
     unit: Unit = option(Unit.EXAMPLE, help="Whom the release protects")
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours its guarantee is for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")

@@ -124,7 +124,7 @@ def _dispatch(words: Sequence[str], commands: Commands) -> int:
     wants_help = "-h" in rest or "--help" in rest
     if command is None:
         return _answer_without_verb(name, rest, below, wants_help)
-    verb = _load(command)
+    verb = import_verb(command)
     if hasattr(verb, "chosen"):
         verb = verb.chosen(rest)
     if wants_help:
@@ -182,7 +182,8 @@ def _listing(commands: Commands, heading: str) -> str:
     return "\n".join((heading, *lines, ""))
 
 
-def _load(command: Command) -> type[Verb]:
+def import_verb(command: Command) -> type[Verb]:
+    """The class behind a command."""
     module, _, name = command.verb.partition(":")
     verb: type[Verb] = getattr(import_module(module), name)
     return verb

@@ -10,6 +10,7 @@ from dpnlp import mechanisms
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import attack_facts, print_facts, print_guarantee, print_json, print_table
+from dpnlp.cli.ranges import ANY, COUNT, COUNT_OR_0, DELTA, LENGTH, PROMISED, between
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.mechanisms.gaussian import Calibration
 
@@ -26,12 +27,14 @@ class RandomizedResponse:
         "dpnlp account mechanism randomized-response --epsilon 1 --people 1000 --hits 420",
     )
 
-    epsilon: float | None = option(None, help="The ε of one answer")
-    theta: float | None = option(None, help="The probability of the true answer, for two categories")
-    gamma: float | None = option(None, help="How far that probability lies above one half")
-    categories: int = option(2, help="How many answers there are to choose from")
-    people: int | None = option(None, help="How many answered")
-    hits: int | None = option(None, help="How many of them reported the answer of interest")
+    epsilon: float | None = option(None, within=PROMISED, help="The ε of one answer")
+    theta: float | None = option(
+        None, within=between(0, 1), help="The probability of the true answer, for two categories"
+    )
+    gamma: float | None = option(None, within=between(0, 0.5), help="How far that probability lies above one half")
+    categories: int = option(2, within=between(2, 2**20), help="How many answers there are to choose from")
+    people: int | None = option(None, within=COUNT, help="How many answered")
+    hits: int | None = option(None, within=COUNT_OR_0, help="How many of them reported the answer of interest")
     unit: Unit = option(Unit.EXAMPLE, help="Whose answer it is", group=_ABOUT)
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
 
@@ -81,9 +84,9 @@ class Laplace:
         "dpnlp account mechanism laplace --sensitivity 1 --epsilon 0.5 --value 42",
     )
 
-    sensitivity: float = option(help="The ℓ1 sensitivity: how far one record can move the answer")
-    epsilon: float = option(help="The ε of one answer")
-    value: float | None = option(None, help="The true answer, to see what might come out")
+    sensitivity: float = option(within=LENGTH, help="The ℓ1 sensitivity: how far one record can move the answer")
+    epsilon: float = option(within=PROMISED, help="The ε of one answer")
+    value: float | None = option(None, within=ANY, help="The true answer, to see what might come out")
     unit: Unit = option(Unit.EXAMPLE, help="What one record is", group=_ABOUT)
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="The neighbours the sensitivity is for", group=_ABOUT)
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
@@ -112,12 +115,12 @@ class Gaussian:
         "dpnlp account mechanism gaussian --sensitivity 1 --sigma 4 --delta 1e-5",
     )
 
-    sensitivity: float = option(help="The ℓ2 sensitivity: how far one record can move the answer")
-    delta: float = option(help="The δ of one answer")
-    epsilon: float | None = option(None, help="The ε of one answer")
-    sigma: float | None = option(None, help="Instead of --epsilon: the standard deviation of the noise")
+    sensitivity: float = option(within=LENGTH, help="The ℓ2 sensitivity: how far one record can move the answer")
+    delta: float = option(within=DELTA, help="The δ of one answer")
+    epsilon: float | None = option(None, within=PROMISED, help="The ε of one answer")
+    sigma: float | None = option(None, within=LENGTH, help="Instead of --epsilon: the standard deviation of the noise")
     calibration: Calibration = option(Calibration.ANALYTIC, help="Which formula σ comes from")
-    value: float | None = option(None, help="The true answer, to see what might come out")
+    value: float | None = option(None, within=ANY, help="The true answer, to see what might come out")
     unit: Unit = option(Unit.EXAMPLE, help="What one record is", group=_ABOUT)
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="The neighbours the sensitivity is for", group=_ABOUT)
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
@@ -154,9 +157,9 @@ class Exponential:
         "dpnlp account mechanism exponential --sensitivity 1 --epsilon 1 --scores 12 9 3",
     )
 
-    sensitivity: float = option(help="How far one record can move a candidate's score")
-    epsilon: float = option(help="The ε of one choice")
-    scores: tuple[float, ...] = option((), help="The candidates' scores")
+    sensitivity: float = option(within=LENGTH, help="How far one record can move a candidate's score")
+    epsilon: float = option(within=PROMISED, help="The ε of one choice")
+    scores: tuple[float, ...] = option((), within=ANY, help="The candidates' scores")
     monotone: bool = option(False, help="One record moves all scores the same way, as counts do")
     unit: Unit = option(Unit.EXAMPLE, help="What one record is", group=_ABOUT)
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="The neighbours the sensitivity is for", group=_ABOUT)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpnlp.checks import BadInput
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
+from dpnlp.cli.ranges import COUNT, FEW, FEW_OR_0, PART, RATE, SEED, SHARE, SIZE
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
@@ -25,11 +26,13 @@ class Data(sections.Files):
     text: str = option("text", help="The column of the text")
     longest: int = option(
         64,
+        within=SIZE,
         help="A row has this many tokens; of a text that is one record the rest is left out, and an owner has as many "
         "rows as its texts need",
     )
     tokens_per_owner: int = option(
         1600,
+        within=COUNT,
         help="The most tokens of one owner, the first ones, where owners are records; of the rows that they fill, at "
         "most --privacy.examples-per-owner take part",
     )
@@ -64,14 +67,18 @@ class Model:
         "texts by dpnlp vocabulary, whose cost is added",
     )
     computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
-    dropout: float | None = option(None, help="Replaces all dropout rates of the model")
+    dropout: float | None = option(None, within=PART, help="Replaces all dropout rates of the model")
     trains: tuple[str, ...] = option(("*",), help="Which parameters are trained, such as 'layers.*' or last:2")
     frozen: tuple[str, ...] = option((), help="Which of these are not, such as tokens or positions")
-    lora: int = option(0, help="The rank of adapters that a GPT-2 is trained through instead; 0 has none")
-    width: int = option(96, help="For lstm and decoder: the width of the embeddings")
-    hidden: int = option(256, help="For lstm: its cells; for decoder: the width of the feed-forward layers")
-    layers: int = option(2, help="For decoder: its layers")
-    heads: int = option(4, help="For decoder: heads of attention")
+    lora: int = option(
+        0, within=FEW_OR_0, help="The rank of adapters that a GPT-2 is trained through instead; 0 has none"
+    )
+    width: int = option(96, within=SIZE, help="For lstm and decoder: the width of the embeddings")
+    hidden: int = option(
+        256, within=SIZE, help="For lstm: its cells; for decoder: the width of the feed-forward layers"
+    )
+    layers: int = option(2, within=FEW, help="For decoder: its layers")
+    heads: int = option(4, within=FEW, help="For decoder: heads of attention")
 
     @property
     def from_scratch(self) -> bool:
@@ -82,14 +89,18 @@ class Model:
 class Writing:
     """How a text goes on after a prompt."""
 
-    longest: int = option(32, help="The most new tokens")
-    beams: int = option(1, help="Beams of the search for the best text; 1 takes the best token each time")
+    longest: int = option(32, within=SIZE, help="The most new tokens")
+    beams: int = option(1, within=FEW, help="Beams of the search for the best text; 1 takes the best token each time")
     sample: bool = option(False, help="Draw each token instead")
-    temperature: float = option(1.0, help="Where tokens are drawn: below 1 the probable ones come more often")
-    top_k: int | None = option(None, help="Where tokens are drawn: among the so many most probable ones")
-    top_p: float = option(1.0, help="Where tokens are drawn: among the most probable that have this share together")
-    seed: int | None = option(None, help="Where tokens are drawn: draws the same again")
-    batch: int = option(32, help="Prompts that are read at once")
+    temperature: float = option(
+        1.0, within=RATE, help="Where tokens are drawn: below 1 the probable ones come more often"
+    )
+    top_k: int | None = option(None, within=COUNT, help="Where tokens are drawn: among the so many most probable ones")
+    top_p: float = option(
+        1.0, within=SHARE, help="Where tokens are drawn: among the most probable that have this share together"
+    )
+    seed: int | None = option(None, within=SEED, help="Where tokens are drawn: draws the same again")
+    batch: int = option(32, within=SIZE, help="Prompts that are read at once")
 
     def how(self) -> "Continuing":
         import secrets

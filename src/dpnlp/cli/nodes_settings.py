@@ -10,6 +10,7 @@ from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
+from dpnlp.cli.ranges import COUNT, COUNT_OR_0, EPOCHS, FEW, FEW_OR_0, PART, RATE, SHARE, SIZE, SIZE_OR_0, between
 from dpnlp.guarantee import Adjacency, Unit
 
 if TYPE_CHECKING:
@@ -28,13 +29,12 @@ class Texts:
     edges: str | None = option(None, help="A list of edges: two ids a line, with a tab, a comma or spaces between them")
     id: str = option("id", help="The column of the id")
     text: str = option("text", help="The column of the text")
-    words: int = option(4096, help="The features of a text are its words, as so many columns of a checksum")
+    words: int = option(
+        4096, within=SIZE, help="The features of a text are its words, as so many columns of a checksum"
+    )
     encoder: str | None = option(
         None, help="Instead of words, vectors by a sentence encoder: a folder or id of Hugging Face with a BERT"
     )
-
-    def __post_init__(self) -> None:
-        checks.count("data.words", self.words)
 
     def unlabelled(self, classes: Sequence[str]) -> "Graph":
         """The graph of these texts, of which the classes are to be told."""
@@ -73,28 +73,28 @@ class Data(Texts):
         None, help="The column that says train, validation or test; else nodes are kept apart by their ids"
     )
     held_out: float = option(
-        0.1, help="The share of the nodes of a table that is kept for the test, without --data.split"
+        0.1,
+        within=PART,
+        help="The share of the nodes of a table that is kept for the test, without --data.split",
     )
     validation: float = option(
-        0.0, help="The share that is kept for validation, of a table; of a citation network, the number of nodes"
+        0.0,
+        within=between(0, 1e9),
+        help="The share that is kept for validation, of a table; of a citation network, the number of nodes",
     )
     labels: tuple[str, ...] = option(
         (),
         help="The classes to learn; by default those of the graph by name, or those that occur in the training nodes, "
         "which the statement then names as not covered",
     )
-    share: float = option(1.0, help="The share of the training nodes that is learned from, by their names")
+    share: float = option(
+        1.0, within=SHARE, help="The share of the training nodes that is learned from, by their names"
+    )
     joined: bool = option(
         False,
         help="Let messages pass between the nodes that are learned from and those that are kept apart; only without "
         "privacy, as answers would hold what private nodes say",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share("data.share", self.share)
-        for name in ("held_out", "validation"):
-            checks.non_negative(f"data.{name}", getattr(self, name))
 
     def corpus_of_nodes(self) -> "GraphCorpus":
         """The graph, and what its nodes are for."""
@@ -133,22 +133,29 @@ class Privacy(sections.Privacy):
         "node", help="Whose presence is hidden: a node with all its edges, a subgraph, or the whole graph"
     )
     splits: int = option(
-        0, help="Cut the graph into so many disjoint subgraphs, each of which is one record; 0 cuts nothing"
+        0,
+        within=SIZE_OR_0,
+        help="Cut the graph into so many disjoint subgraphs, each of which is one record; 0 cuts nothing",
     )
     neighbours: int = option(
-        0, help="A node learns beside so many of its neighbours; without them, and without splits, by itself"
+        0,
+        within=SIZE_OR_0,
+        help="A node learns beside so many of its neighbours; without them, and without splits, by itself",
     )
     aggregations: int = option(
-        0, help="Noisy sums over neighbours, over the neighbours of these and so on, made before the first step (GAP)"
+        0,
+        within=FEW_OR_0,
+        help="Noisy sums over neighbours, over the neighbours of these and so on, made before the first step (GAP)",
     )
-    edges: int = option(10, help="With neighbours or aggregations, the most edges of a node that the promise covers")
+    edges: int = option(
+        10, within=COUNT, help="With neighbours or aggregations, the most edges of a node that the promise covers"
+    )
 
     def __post_init__(self) -> None:
         ways = {"splits": self.splits, "neighbours": self.neighbours, "aggregations": self.aggregations}
-        used = [name for name, value in ways.items() if checks.count(f"privacy.{name}", value, least=0)]
+        used = [name for name, value in ways.items() if value]
         if len(used) > 1:
             raise BadInput(f"privacy.{used[0]} and privacy.{used[1]} are both given; give one of the two.")
-        checks.count("privacy.edges", self.edges)
         if self.unit != "node" and used and used != ["splits"]:
             raise BadInput(f"privacy.{used[0]}: it promises for a node; leave out --privacy.unit {self.unit}.")
         if self.unit == "graph" and self.splits:
@@ -185,22 +192,28 @@ class Privacy(sections.Privacy):
 class Learning(sections.Learning):
     """How it is learned."""
 
-    lot_size: int = option(0, help="Records in a lot; for Poisson sampling, expected. 0 takes all of them in each step")
-    epochs: float = option(100.0, help="Passes over the data, of ⌈records/lot size⌉ steps each")
-    rate: float = option(1e-2, help="The learning rate")
-    physical_batch: int = option(256, help="Records on the device at once; changes nothing but speed and memory")
+    lot_size: int = option(
+        0, within=COUNT_OR_0, help="Records in a lot; for Poisson sampling, expected. 0 takes all of them in each step"
+    )
+    epochs: float = option(100.0, within=EPOCHS, help="Passes over the data, of ⌈records/lot size⌉ steps each")
+    rate: float = option(1e-2, within=RATE, help="The learning rate")
+    physical_batch: int = option(
+        256, within=SIZE, help="Records on the device at once; changes nothing but speed and memory"
+    )
 
 
 @dataclass(frozen=True)
 class Model:
     """The network."""
 
-    layers: int = option(2, help="How many layers it has; one is a linear model")
-    hidden: int = option(32, help="The width of the layers between")
+    layers: int = option(2, within=FEW, help="How many layers it has; one is a linear model")
+    hidden: int = option(32, within=SIZE, help="The width of the layers between")
     hops: int = option(
-        1, help="How often each layer averages over neighbours; 0 passes no messages, which is a plain network"
+        1,
+        within=FEW_OR_0,
+        help="How often each layer averages over neighbours; 0 passes no messages, which is a plain network",
     )
-    dropout: float = option(0.5, help="The share of the numbers that each layer drops in training")
+    dropout: float = option(0.5, within=PART, help="The share of the numbers that each layer drops in training")
     start: str | None = option(
         None, help="With aggregations: a run for nodes, whose answers are added up over neighbours instead of features"
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.generate import WRITING
+from dpnlp.cli.ranges import SIZE
 from dpnlp.cli.streams import texts, written
 from dpnlp.cli.tasks import task_of, verb_of
 
@@ -25,8 +26,10 @@ class Predict(ABC):
     input: Path | None = option(None, help="A file of lines; without it standard input", positional=True)
     task: str
     output: Path | None = option(None, help="Where to write the answers; without it standard output")
-    longest: int | None = option(None, help="Texts are cut to this many tokens; by default as when it was trained")
-    batch: int = option(64, help="Texts that are read at once")
+    longest: int | None = option(
+        None, within=SIZE, help="Texts are cut to this many tokens; by default as when it was trained"
+    )
+    batch: int = option(64, within=SIZE, help="Texts that are read at once")
     computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
 
     @abstractmethod

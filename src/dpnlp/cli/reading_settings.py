@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
+from dpnlp.cli.ranges import FEW, PART, SHARE, SIZE, SIZE_OR_0
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 class Data(sections.Files):
     """Which texts, and how they are put to a model."""
 
-    longest: int = option(128, help="Texts are cut to this many tokens")
+    longest: int = option(128, within=SIZE, help="Texts are cut to this many tokens")
     labels: tuple[str, ...] = option(
         (),
         help="The labels to learn; by default those of the corpus, or those that occur in the training data, which the "
@@ -95,9 +96,9 @@ class Questions(Data):
         (), help="What to learn from: a .json file of SQuAD, or a .jsonl file with id, question, context and answers"
     )
     corpus: str | None = option(None, help="Instead of files, a corpus by name: squad2")
-    longest: int = option(384, help="A window has this many tokens, the question's among them")
-    stride: int = option(128, help="Tokens of a window that are in the next one, too")
-    answer_length: int = option(30, help="The most tokens of an answer")
+    longest: int = option(384, within=SIZE, help="A window has this many tokens, the question's among them")
+    stride: int = option(128, within=SIZE_OR_0, help="Tokens of a window that are in the next one, too")
+    answer_length: int = option(30, within=SIZE, help="The most tokens of an answer")
 
     def task(self, model: Any, tokenizer: Any, labels: tuple[str, ...]) -> "Reading[Any]":
         from dpnlp.tasks.answering import Answering
@@ -132,11 +133,11 @@ class Model:
         "its last two layers, all but the input embeddings, or adapters",
     )
     computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
-    dropout: float | None = option(None, help="Replaces all dropout rates of the model")
-    hidden: int = option(128, help="The width of the LSTM in each direction")
-    rank: int = option(8, help="The rank of adapters")
+    dropout: float | None = option(None, within=PART, help="Replaces all dropout rates of the model")
+    hidden: int = option(128, within=SIZE, help="The width of the LSTM in each direction")
+    rank: int = option(8, within=FEW, help="The rank of adapters")
     shares: tuple[float, ...] = option(
-        (), help="How often each label is expected, from public knowledge; the model starts from there"
+        (), within=SHARE, help="How often each label is expected, from public knowledge; the model starts from there"
     )
 
 
@@ -144,4 +145,4 @@ class Model:
 class Scoring(sections.Scoring):
     """How it is scored."""
 
-    batch: int = option(64, help="Texts that are read at once")
+    batch: int = option(64, within=SIZE, help="Texts that are read at once")

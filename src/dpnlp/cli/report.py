@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, print_facts, print_guarantee, print_json, print_table
+from dpnlp.cli.ranges import SIZE_OR_0
 from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
 from dpnlp.runs.hard_cases import with_hard_cases
@@ -40,7 +40,10 @@ class Report:
     )
     format: Literal["text", "markdown", "csv"] = option("text", help="How the table is printed", group="output")
     samples: int = option(
-        8, help="Sentences of each split on the page of one run; the promise does not cover them", group="output"
+        8,
+        within=SIZE_OR_0,
+        help="Sentences of each split on the page of one run; the promise does not cover them",
+        group="output",
     )
     hard_cases: Path | None = option(
         None, help="A run whose mistakes are hard cases: show the share of them that each run makes again"
@@ -49,7 +52,6 @@ class Report:
 
     def run(self) -> None:
         """Prints the table and writes the page."""
-        checks.count("samples", self.samples, least=0)
         for flag, file in {"--output": self.output, "--plot": self.plot}.items():
             if file is not None and not file.parent.is_dir():
                 raise BadInput(f"{flag} = {file}: there is no folder {file.parent}; create it first.")

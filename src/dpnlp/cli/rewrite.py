@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
+from dpnlp.cli.ranges import COUNT, DELTA, EPSILON, NAME, PROMISED, SEED, SIZE
 from dpnlp.cli.sections import Files
 from dpnlp.runs.folder import Run
 from dpnlp.runs.tables import label, scores
@@ -51,20 +52,23 @@ class Texts(Files):
 class Privacy:
     """What is promised for each text."""
 
-    epsilon: float = option(10.0, help="ε for one text; inf rewrites without privacy")
-    delta: float = option(1e-6, help="δ, for methods that need one; below one in the number of texts")
+    epsilon: float = option(10.0, within=EPSILON, help="ε for one text; inf rewrites without privacy")
+    delta: float = option(1e-6, within=DELTA, help="δ, for methods that need one; below one in the number of texts")
     label_epsilon: float | None = option(
         None,
+        within=PROMISED,
         help="ε for the label of a text, by randomized response; without it, and without joint-labels, labels are "
         "released in clear",
     )
     joint_labels: bool = option(
         False, help="Draw the label of a text together with it, so that epsilon is for both; echo alone can do so"
     )
-    texts_per_person: int = option(1, help="The most texts that one person has; all of them are in the statement")
+    texts_per_person: int = option(
+        1, within=COUNT, help="The most texts that one person has; all of them are in the statement"
+    )
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
     seed: int | None = option(
-        None, help="Makes the run repeatable, for research: whoever knows the seed can take the noise off"
+        None, within=SEED, help="Makes the run repeatable, for research: whoever knows the seed can take the noise off"
     )
     diagnostics: bool = option(
         False,
@@ -82,7 +86,7 @@ class Scoring:
         help="A public sentence encoder, folder or id, for a classifier that learns from the rewritten texts and is "
         "scored on the test texts; without it nothing is scored",
     )
-    most: int = option(100_000, help="Learn from at most so many rewritten texts")
+    most: int = option(100_000, within=COUNT, help="Learn from at most so many rewritten texts")
     made_of: tuple[str, ...] = option(
         (), help="The files that the rewriter was made of, to see how much of them comes out again"
     )
@@ -103,11 +107,13 @@ class Rewrite:
         "dpnlp rewrite runs/notes/config.yaml --resume",
     )
 
-    name: str = option(help="The name of the run", group="the run")
+    name: str = option(within=NAME, help="The name of the run", group="the run")
     runs: Path = option(Path("runs"), help="The folder that runs are in", group="the run")
     resume: bool = option(False, help="Go on with a run that was stopped, after its last text", group="the run")
     rewriter: Path = option(help="The folder of a rewriter, as dpnlp pretrain makes it", group="the run")
-    batch: int = option(1024, help="Texts that are rewritten, and written to the disk, at once", group="the run")
+    batch: int = option(
+        1024, within=SIZE, help="Texts that are rewritten, and written to the disk, at once", group="the run"
+    )
     data: Texts = option(Texts(), help="texts")
     privacy: Privacy = option(Privacy(), help="privacy")
     scoring: Scoring = option(Scoring(), help="scoring")

@@ -7,6 +7,7 @@ from typing import ClassVar
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.pretrain import WHAT, Data, Pretrain, PretrainOfTexts
+from dpnlp.cli.ranges import ANY, LINE, SIZE
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Encoder:
     """What tells which sentences are alike."""
 
     encoder: str = option(help="A public sentence encoder: a folder of Hugging Face, or an id")
-    longest: int = option(128, help="Texts are cut to this many tokens")
+    longest: int = option(128, within=SIZE, help="Texts are cut to this many tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +74,13 @@ class Paraphraser:
 
     start: str = option(help="A folder or id of Hugging Face with a model that writes texts, such as a T5 or a BART")
     bounds: tuple[float, ...] = option(
-        (), help="What its logits are clipped to, two numbers; without them they are chosen on the public texts"
+        (),
+        within=ANY,
+        help="What its logits are clipped to, two numbers; without them they are chosen on the public texts",
     )
-    prefix: str = option("", help="What is put before each text, such as 'paraphrase: '")
-    tokens: int = option(32, help="The most tokens of a rewritten text, over which ε is shared out")
-    longest: int = option(128, help="Texts are cut to this many tokens, the prefix among them")
+    prefix: str = option("", within=LINE, help="What is put before each text, such as 'paraphrase: '")
+    tokens: int = option(32, within=SIZE, help="The most tokens of a rewritten text, over which ε is shared out")
+    longest: int = option(128, within=SIZE, help="Texts are cut to this many tokens, the prefix among them")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,24 @@ from dpnlp.accounting.accountant import Accountant
 from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
+from dpnlp.cli.ranges import (
+    COUNT,
+    COUNT_OR_0,
+    DELTA,
+    EPOCHS,
+    EPSILON,
+    FEW,
+    FEW_OR_0,
+    LENGTH,
+    NOISE,
+    PART,
+    RATE,
+    SEED,
+    SHARE,
+    SIZE,
+    SMALL,
+    between,
+)
 from dpnlp.guarantee import Adjacency, Unit
 
 if TYPE_CHECKING:
@@ -36,10 +54,14 @@ class Files:
     folder: Path | None = option(None, help="Where the files of the corpus lie")
     owner: str | None = option(None, help="The column that says whose a record is, or of which document")
     held_out: float = option(
-        0.0, help="Instead of test data, a share of the training data is kept apart, by owner where there is one"
+        0.0,
+        within=PART,
+        help="Instead of test data, a share of the training data is kept apart, by owner where there is one",
     )
     share: float = option(
-        1.0, help="Take only this share of the training data, by owner where there is one; how much that is, is public"
+        1.0,
+        within=SHARE,
+        help="Take only this share of the training data, by owner where there is one; how much that is, is public",
     )
     cache: Path | None = option(
         None, help="Where tokenized texts are kept, for you alone, as they are private too; else in ~/.cache/dpnlp"
@@ -111,16 +133,20 @@ def changed(settings: F, given: Any, others: Sequence[str] = _OTHERS, sources: S
 class Privacy(ABC):
     """What is promised; a task says of whom."""
 
-    epsilon: float = option(8.0, help="The ε to stay within; inf trains without privacy")
-    delta: float = option(1e-6, help="The δ of the guarantee, well below one in the number of records")
+    epsilon: float = option(8.0, within=EPSILON, help="The ε to stay within; inf trains without privacy")
+    delta: float = option(1e-6, within=DELTA, help="The δ of the guarantee, well below one in the number of records")
     noise_multiplier: float | None = option(
-        None, help="Noise in clip norms, instead of what ε asks for; refused where it would cost more than ε"
+        None,
+        within=NOISE,
+        help="Noise in clip norms, instead of what ε asks for; refused where it would cost more than ε",
     )
-    clip_norm: float = option(1.0, help="C, the most that one record may move the sum over a lot")
+    clip_norm: float = option(1.0, within=LENGTH, help="C, the most that one record may move the sum over a lot")
     clipping: Literal["flat", "per-layer", "automatic"] = option("flat", help="How gradients are brought within C")
     sampling: Sampling = option(Sampling.POISSON, help="How lots are drawn")
     bands: int = option(
-        1, help="For cyclic-poisson and cyclic: over how many steps noise is correlated, so that it cancels in part"
+        1,
+        within=COUNT,
+        help="For cyclic-poisson and cyclic: over how many steps noise is correlated, so that it cancels in part",
     )
     adjacency: Adjacency | None = option(
         None, help="Which data sets are neighbours; by default the sampler's usual one"
@@ -128,7 +154,7 @@ class Privacy(ABC):
     accountant: Accountant = option(Accountant.PLD, help="How the steps are added up")
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
     seed: int | None = option(
-        None, help="Makes the run repeatable, for research: whoever knows the seed can take the noise off"
+        None, within=SEED, help="Makes the run repeatable, for research: whoever knows the seed can take the noise off"
     )
     diagnostics: bool = option(
         False, help="Write what each lot showed of the data, too; the statement then says that it is not covered"
@@ -199,7 +225,7 @@ class TextPrivacy(Privacy):
     unit: Literal["example", "document", "user"] = option(
         "example", help="Whose presence is hidden; document and user need --data.owner"
     )
-    examples_per_owner: int = option(16, help="The most examples that one owner takes part with")
+    examples_per_owner: int = option(16, within=COUNT, help="The most examples that one owner takes part with")
 
     @property
     def examples_of_one(self) -> int:
@@ -213,24 +239,38 @@ class TextPrivacy(Privacy):
 class Learning:
     """How it is learned."""
 
-    lot_size: int = option(256, help="Records in a lot; for Poisson sampling, expected")
-    epochs: float = option(10.0, help="Passes over the data, of ⌈records/lot size⌉ steps each")
-    steps: int | None = option(None, help="Instead of --learning.epochs: noisy updates in all")
-    rate: float = option(1e-3, help="The learning rate")
+    lot_size: int = option(256, within=COUNT, help="Records in a lot; for Poisson sampling, expected")
+    epochs: float = option(10.0, within=EPOCHS, help="Passes over the data, of ⌈records/lot size⌉ steps each")
+    steps: int | None = option(None, within=COUNT, help="Instead of --learning.epochs: noisy updates in all")
+    rate: float = option(1e-3, within=RATE, help="The learning rate")
     optimizer: Literal["sgd", "adam", "adafactor"] = option("adam", help="What is done with a noisy gradient")
     decay: Literal["constant", "linear", "cosine", "inverse-sqrt"] = option(
         "linear", help="How the learning rate goes on after it has risen"
     )
-    momentum: float = option(0.0, help="Momentum of sgd")
-    warmup: int = option(0, help="Steps over which the learning rate rises to its full height")
-    weight_decay: float = option(0.0, help="How much the weights shrink, times the learning rate, at each step")
-    smoothing: float = option(0.0, help="Label smoothing: how much of the probability goes to all tokens alike")
-    average: float = option(0.0, help="Decay of the average of the weights that is kept in the end; 0 takes none")
-    physical_batch: int = option(16, help="Examples on the device at once; changes nothing but speed and memory")
-    lengths: tuple[int, ...] = option((), help="Lengths that texts are padded to; by default 16, 32, 64 and so on")
-    devices: int = option(1, help="How many devices share each physical batch")
-    evaluate_every: float = option(0.0, help="Epochs between scores on the validation data; 0 scores at the end alone")
-    checkpoint_every: int = option(50, help="Steps between checkpoints, from which a run that was stopped goes on")
+    momentum: float = option(0.0, within=PART, help="Momentum of sgd")
+    warmup: int = option(0, within=COUNT_OR_0, help="Steps over which the learning rate rises to its full height")
+    weight_decay: float = option(
+        0.0, within=SMALL, help="How much the weights shrink, times the learning rate, at each step"
+    )
+    smoothing: float = option(
+        0.0, within=PART, help="Label smoothing: how much of the probability goes to all tokens alike"
+    )
+    average: float = option(
+        0.0, within=PART, help="Decay of the average of the weights that is kept in the end; 0 takes none"
+    )
+    physical_batch: int = option(
+        16, within=SIZE, help="Examples on the device at once; changes nothing but speed and memory"
+    )
+    lengths: tuple[int, ...] = option(
+        (), within=SIZE, help="Lengths that texts are padded to; by default 16, 32, 64 and so on"
+    )
+    devices: int = option(1, within=FEW, help="How many devices share each physical batch")
+    evaluate_every: float = option(
+        0.0, within=SMALL, help="Epochs between scores on the validation data; 0 scores at the end alone"
+    )
+    checkpoint_every: int = option(
+        50, within=COUNT, help="Steps between checkpoints, from which a run that was stopped goes on"
+    )
 
     def refuse_smoothing(self) -> None:
         """For tasks that know of none."""
@@ -257,14 +297,15 @@ class Federated:
 
     local_epochs: int = option(
         0,
+        within=FEW_OR_0,
         help="Federated averaging: a lot is a round, in which each user trains the model on its own examples, passing "
         "over them so often, and contributes what that changes. 0 has DP-SGD instead. --learning is then the server's, "
         "where sgd with a constant rate of 1 is plain averaging",
     )
-    local_batch: int = option(16, help="Examples in a batch of a user's training")
-    local_rate: float = option(0.1, help="The learning rate of a user's training")
+    local_batch: int = option(16, within=SIZE, help="Examples in a batch of a user's training")
+    local_rate: float = option(0.1, within=RATE, help="The learning rate of a user's training")
     full_weight: float | None = option(
-        None, help="Users weigh their number of examples over this one, and 1 at most; by default 1 each"
+        None, within=LENGTH, help="Users weigh their number of examples over this one, and 1 at most; by default 1 each"
     )
     estimator: Literal["fixed", "clipped"] = option(
         "fixed",
@@ -272,14 +313,18 @@ class Federated:
         "is more, which takes twice the noise",
     )
     total_weight: float | None = option(
-        None, help="What all users weigh together, from public knowledge; by default the number of users"
+        None,
+        within=between(0, 1e12, above=True),
+        help="What all users weigh together, from public knowledge; by default the number of users",
     )
     quantile: float | None = option(
-        None, help="Let the clip norm follow this quantile of the norms of updates, from --privacy.clip-norm on"
+        None,
+        within=between(0, 1, above=True, below=True),
+        help="Let the clip norm follow this quantile of the norms of updates, from --privacy.clip-norm on",
     )
-    quantile_rate: float = option(0.2, help="How fast it follows")
+    quantile_rate: float = option(0.2, within=RATE, help="How fast it follows")
     count_noise: float | None = option(
-        None, help="Noise on the count of users within the clip norm; by default a twentieth of a lot"
+        None, within=NOISE, help="Noise on the count of users within the clip norm; by default a twentieth of a lot"
     )
 
     def contribution(self, unit: str) -> "Contribution":
@@ -314,6 +359,7 @@ class Audit:
 
     canaries: int = option(
         0,
+        within=COUNT_OR_0,
         help="Records to make up and look for in the trained model: each is put among the training data by the toss of "
         "a coin, as a record like any other. The report then has a lower bound on ε. 0 makes none up",
     )
@@ -323,5 +369,5 @@ class Audit:
 class Scoring:
     """How it is scored."""
 
-    batch: int = option(32, help="Texts that are read at once")
-    most: int | None = option(None, help="Score only so many validation records while the model learns")
+    batch: int = option(32, within=SIZE, help="Texts that are read at once")
+    most: int | None = option(None, within=COUNT, help="Score only so many validation records while the model learns")

@@ -15,6 +15,7 @@ import yaml
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, nearest, option, to_dict, warn
+from dpnlp.cli.ranges import FEW
 from dpnlp.cli.report import Report
 from dpnlp.cli.rewrite import Rewrite
 from dpnlp.cli.settings import read_settings
@@ -37,7 +38,7 @@ class Sweep:
 
     file: Path = option(help="The YAML file of the grid", positional=True)
     runs: Path | None = option(None, help="The folder of the runs; by default runs/ and the name of the file")
-    at_once: int = option(1, help="How many runs to make at the same time")
+    at_once: int = option(1, within=FEW, help="How many runs to make at the same time")
     plot: Path | None = option(None, help="Draw the scores into this file, over ε or over what varies")
     dry_run: bool = option(False, help="Only say which runs there are")
     json: bool = option(False, help="Print one JSON object instead of a table", group="output")

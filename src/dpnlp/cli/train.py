@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
+from dpnlp.cli.ranges import NAME
 from dpnlp.cli.sections import Audit, Federated, Learning, Privacy, Scoring, TextPrivacy
 from dpnlp.cli.tasks import task_of, verb_of
 from dpnlp.guarantee import percent
@@ -26,7 +27,7 @@ class Train(ABC):
     VERB: ClassVar[str] = "train"
 
     task: str = option(help="What is learned", group="the run")
-    name: str = option(help="The name of the run", group="the run")
+    name: str = option(within=NAME, help="The name of the run", group="the run")
     runs: Path = option(Path("runs"), help="The folder that runs are in", group="the run")
     resume: bool = option(False, help="Go on with a run that was stopped, from its last checkpoint", group="the run")
     keep_checkpoints: bool = option(

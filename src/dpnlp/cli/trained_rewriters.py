@@ -6,6 +6,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dpnlp.cli.config import option
 from dpnlp.cli.pretrain import WHAT, PretrainOfTexts
+from dpnlp.cli.ranges import (
+    COUNT,
+    COUNT_OR_0,
+    DELTA_OR_0,
+    EPOCHS,
+    FEW,
+    FEW_OR_0,
+    LENGTH,
+    PART,
+    PROMISED,
+    RATE,
+    SEED,
+    SIZE,
+)
 
 if TYPE_CHECKING:
     from dpnlp.models.pretrained import Pretrained
@@ -16,22 +30,22 @@ if TYPE_CHECKING:
 class Autoencoder:
     """The shape of the autoencoder."""
 
-    width: int = option(300, help="The width of a word's vector")
-    hidden: int = option(512, help="The width of either LSTM; a latent has twice as many entries")
-    longest: int = option(20, help="Words of a text that are read, and the most that are written")
+    width: int = option(300, within=SIZE, help="The width of a word's vector")
+    hidden: int = option(512, within=SIZE, help="The width of either LSTM; a latent has twice as many entries")
+    longest: int = option(20, within=SIZE, help="Words of a text that are read, and the most that are written")
     clip: Literal["l1", "l2"] = option("l2", help="The norm that latents are clipped by")
-    bound: float = option(5.0, help="C, what they are clipped to")
-    words: int | None = option(None, help="Keep so many of the most frequent words; without it all")
+    bound: float = option(5.0, within=LENGTH, help="C, what they are clipped to")
+    words: int | None = option(None, within=SIZE, help="Keep so many of the most frequent words; without it all")
 
 
 @dataclass(frozen=True)
 class Fitting:
     """How it is trained."""
 
-    lot_size: int = option(16, help="Texts in a lot")
-    epochs: float = option(10.0, help="Passes over the texts")
-    rate: float = option(0.003, help="The learning rate; it falls to 0")
-    seed: int = option(0, help="Where the weights start from")
+    lot_size: int = option(16, within=COUNT, help="Texts in a lot")
+    epochs: float = option(10.0, within=EPOCHS, help="Passes over the texts")
+    rate: float = option(0.003, within=RATE, help="The learning rate; it falls to 0")
+    seed: int = option(0, within=SEED, help="Where the weights start from")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +95,11 @@ class PretrainAdept(PretrainOfTexts):
 class Scratch:
     """The shape of a model that starts from nothing."""
 
-    vocabulary: int = option(8000, help="For scratch: tokens of a vocabulary made of the texts")
-    width: int = option(256, help="For scratch: the width of the model")
-    layers: int = option(3, help="For scratch: layers of the encoder, and of the decoder")
-    heads: int = option(4, help="For scratch: heads of attention")
-    hidden: int = option(1024, help="For scratch: the width of the feed-forward layers")
+    vocabulary: int = option(8000, within=SIZE, help="For scratch: tokens of a vocabulary made of the texts")
+    width: int = option(256, within=SIZE, help="For scratch: the width of the model")
+    layers: int = option(3, within=FEW, help="For scratch: layers of the encoder, and of the decoder")
+    heads: int = option(4, within=FEW, help="For scratch: heads of attention")
+    hidden: int = option(1024, within=SIZE, help="For scratch: the width of the feed-forward layers")
 
     def shape(self, seed: int | None) -> dict[str, Any]:
         """What `pretrained.from_scratch` is told."""
@@ -99,26 +113,34 @@ class Bart(Scratch):
     """Which BART, and what passes from its encoder to its decoder."""
 
     start: str = option(help="A folder or id of Hugging Face with a BART, or scratch for a small one")
-    length: int = option(20, help="l, the tokens of a text that are read; all texts are padded to as many")
+    length: int = option(20, within=SIZE, help="l, the tokens of a text that are read; all texts are padded to as many")
     bound: float | None = option(
-        None, help="C, what each entry of a state is clipped to; by default half a deviation of those of the texts"
+        None,
+        within=LENGTH,
+        help="C, what each entry of a state is clipped to; by default half a deviation of those of the texts",
     )
-    rounds: int = option(0, help="Rounds of pruning, each with training after it (PR); 0 keeps all neurons (CLV)")
-    epsilon: float | None = option(None, help="Train on with the noise of this ε at the end (PR+)")
-    delta: float = option(1e-6, help="The δ of that noise; 0 is for Laplace noise")
+    rounds: int = option(
+        0, within=FEW_OR_0, help="Rounds of pruning, each with training after it (PR); 0 keeps all neurons (CLV)"
+    )
+    epsilon: float | None = option(None, within=PROMISED, help="Train on with the noise of this ε at the end (PR+)")
+    delta: float = option(1e-6, within=DELTA_OR_0, help="The δ of that noise; 0 is for Laplace noise")
 
 
 @dataclass(frozen=True)
 class Steps:
     """How it is trained."""
 
-    steps: int = option(0, help="Steps before anything is pruned; a model from scratch needs thousands")
-    steps_a_round: int = option(500, help="Steps after each round of pruning")
-    steps_with_noise: int = option(10_000, help="Steps with noise")
-    batch: int = option(32, help="Texts in a step")
-    rate: float = option(1e-4, help="The learning rate; it falls to 0 in each part")
-    masked: float = option(0.0, help="The share of tokens that the encoder is not shown before anything is pruned")
-    seed: int | None = option(None, help="Makes the training repeatable")
+    steps: int = option(
+        0, within=COUNT_OR_0, help="Steps before anything is pruned; a model from scratch needs thousands"
+    )
+    steps_a_round: int = option(500, within=COUNT_OR_0, help="Steps after each round of pruning")
+    steps_with_noise: int = option(10_000, within=COUNT_OR_0, help="Steps with noise")
+    batch: int = option(32, within=SIZE, help="Texts in a step")
+    rate: float = option(1e-4, within=RATE, help="The learning rate; it falls to 0 in each part")
+    masked: float = option(
+        0.0, within=PART, help="The share of tokens that the encoder is not shown before anything is pruned"
+    )
+    seed: int | None = option(None, within=SEED, help="Makes the training repeatable")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,22 +208,24 @@ class Teller(Scratch):
 
     encoder: str = option(help="A public sentence encoder: a folder of Hugging Face, or an id")
     start: str = option(help="A folder or id of Hugging Face with a BART, T5 or the like, or scratch for a small one")
-    directions: int = option(64, help="n, the principal directions of public vectors that are kept")
-    states: int = option(8, help="k, the states that a noisy latent is made into for the decoder")
-    epsilons: tuple[float, ...] = option((1.0, 1000.0), help="The smallest and the largest ε that it is trained for")
-    delta: float = option(1e-6, help="The δ of their noise")
-    longest: int = option(32, help="Tokens of a text that are learned, and the most that are written")
-    read: int = option(128, help="Texts are cut to this many tokens before they get their vector")
+    directions: int = option(64, within=SIZE, help="n, the principal directions of public vectors that are kept")
+    states: int = option(8, within=FEW, help="k, the states that a noisy latent is made into for the decoder")
+    epsilons: tuple[float, ...] = option(
+        (1.0, 1000.0), within=PROMISED, help="The smallest and the largest ε that it is trained for"
+    )
+    delta: float = option(1e-6, within=DELTA_OR_0, help="The δ of their noise")
+    longest: int = option(32, within=SIZE, help="Tokens of a text that are learned, and the most that are written")
+    read: int = option(128, within=SIZE, help="Texts are cut to this many tokens before they get their vector")
 
 
 @dataclass(frozen=True)
 class NoisySteps:
     """How it is trained."""
 
-    steps: int = option(20_000, help="Steps, all of them with noise")
-    batch: int = option(64, help="Texts in a step")
-    rate: float = option(1e-4, help="The learning rate; it falls to 0")
-    seed: int | None = option(None, help="Makes the training repeatable")
+    steps: int = option(20_000, within=COUNT_OR_0, help="Steps, all of them with noise")
+    batch: int = option(64, within=SIZE, help="Texts in a step")
+    rate: float = option(1e-4, within=RATE, help="The learning rate; it falls to 0")
+    seed: int | None = option(None, within=SEED, help="Makes the training repeatable")
 
 
 @dataclass(frozen=True, kw_only=True)

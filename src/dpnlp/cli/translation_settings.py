@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpnlp.checks import BadInput
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
+from dpnlp.cli.ranges import COUNT, COUNT_OR_0, FEW, FEW_OR_0, LINE, PART, SIZE, between
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Texts:
     """How texts are put to a model."""
 
-    longest: int = option(64, help="Texts are cut to this many tokens")
-    prefix: str = option("", help="What is put before each text, such as 'translate German to English: '")
+    longest: int = option(64, within=SIZE, help="Texts are cut to this many tokens")
+    prefix: str = option("", within=LINE, help="What is put before each text, such as 'translate German to English: '")
     source_language: str | None = option(None, help="The code that mBART, M2M100 or NLLB has for it, such as de_DE")
     target_language: str | None = option(None, help="The same for the language that it is to write")
 
@@ -39,8 +40,12 @@ class Data(sections.Files, Texts):
     corpus: str | None = option(None, help="Instead of files, a corpus by name: bsd, clinspen, multi30k or wmt16")
     source: str = option("source", help="The column of the text to translate; for multi30k, its language")
     target: str = option("target", help="The column of its translation; for multi30k, its language")
-    most_words: int | None = option(None, help="Leave out pairs with more words than this on a side, or with none")
-    ratio: float | None = option(None, help="Leave out pairs with so many times more words on one side, or with none")
+    most_words: int | None = option(
+        None, within=COUNT, help="Leave out pairs with more words than this on a side, or with none"
+    )
+    ratio: float | None = option(
+        None, within=between(1, 1e6), help="Leave out pairs with so many times more words on one side, or with none"
+    )
 
     def _opened(self) -> "Corpus[Any]":
         from dpnlp.data.pairs import kept
@@ -74,19 +79,19 @@ class Model:
         False, help="What the run that it starts from was trained on is public, and costs nothing"
     )
     computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
-    dropout: float | None = option(None, help="Replaces all dropout rates of the model")
+    dropout: float | None = option(None, within=PART, help="Replaces all dropout rates of the model")
     trains: tuple[str, ...] = option(("*",), help="Which parameters are trained, such as 'decoder.*' or last:2")
     frozen: tuple[str, ...] = option((), help="Which of these are not, such as encoder, tokens or cross_attention")
-    lora: int = option(0, help="The rank of adapters that are trained instead; 0 has none")
+    lora: int = option(0, within=FEW_OR_0, help="The rank of adapters that are trained instead; 0 has none")
     tokenizer: str | None = option(None, help="For scratch: a folder or id that has a tokenizer made of public texts")
     vocabulary: int = option(
-        8000, help="For scratch without privacy: tokens of a vocabulary made of the training texts"
+        8000, within=SIZE, help="For scratch without privacy: tokens of a vocabulary made of the training texts"
     )
     architecture: Literal["marian", "t5"] = option("marian", help="For scratch: whose shape the model has")
-    width: int = option(256, help="For scratch: the width of the model")
-    layers: int = option(3, help="For scratch: layers of the encoder, and of the decoder")
-    heads: int = option(4, help="For scratch: heads of attention")
-    hidden: int = option(1024, help="For scratch: the width of the feed-forward layers")
+    width: int = option(256, within=SIZE, help="For scratch: the width of the model")
+    layers: int = option(3, within=FEW, help="For scratch: layers of the encoder, and of the decoder")
+    heads: int = option(4, within=FEW, help="For scratch: heads of attention")
+    hidden: int = option(1024, within=SIZE, help="For scratch: the width of the feed-forward layers")
 
     @property
     def from_scratch(self) -> bool:
@@ -97,9 +102,11 @@ class Model:
 class Writing:
     """How translations are written."""
 
-    beams: int = option(4, help="Beams of the search for the best translation; 1 takes the best token each time")
-    length_penalty: float = option(1.0, help="Above 1 longer translations win more often")
-    batch: int = option(32, help="Texts that are translated at once")
+    beams: int = option(
+        4, within=FEW, help="Beams of the search for the best translation; 1 takes the best token each time"
+    )
+    length_penalty: float = option(1.0, within=between(-100, 100), help="Above 1 longer translations win more often")
+    batch: int = option(32, within=SIZE, help="Texts that are translated at once")
 
     def of(self, longest: int) -> "translation.Writing":
         from dpnlp.tasks import translation
@@ -113,7 +120,9 @@ class Scoring(Writing, sections.Scoring):
 
     bleu_tokenizer: str = option("13a", help="How sacreBLEU cuts the target language into words; ja-mecab, zh or char")
     bertscore: str | None = option(None, help="A BERT-shaped model, folder or id, for BERTScore as well")
-    bertscore_layer: int | None = option(None, help="Which layer of it is compared; by default the last one")
+    bertscore_layer: int | None = option(
+        None, within=COUNT_OR_0, help="Which layer of it is compared; by default the last one"
+    )
 
     def scores(self, scored: "Scored") -> "dict[str, Score]":
         """All scores of some translations, by name."""

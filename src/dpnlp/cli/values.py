@@ -11,6 +11,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from dpnlp.cli.ranges import Range, usual
+
 
 class Refused(Exception):
     """A value is not of its kind. The text, if any, says what to do."""
@@ -24,27 +26,42 @@ class Kind:
     allowed: str
     read: Callable[[Any], Any]
     is_list: bool = False
+    within: Range | None = None
 
     @property
     def is_switch(self) -> bool:
         return not self.metavar
 
 
-def kind_of(annotation: Any) -> Kind:
-    """The kind of a field, from its annotation."""
+def kind_of(annotation: Any, within: Range | None = None) -> Kind:
+    """The kind of a field, from its annotation, with the range that its values are in."""
     origin, inside = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType) and len(inside) == 2 and NoneType in inside:
-        kind = kind_of(inside[inside[0] is NoneType])
+        kind = kind_of(inside[inside[0] is NoneType], within)
         return dataclasses.replace(kind, allowed=f"{kind.allowed}, or none", read=partial(_optional, kind.read))
     if origin is tuple and inside[1:] == (...,) and inside[0] is not bool:
-        kind = kind_of(inside[0])
-        return Kind(kind.metavar, f"a list, each entry {kind.allowed}", partial(_entries, kind.read), is_list=True)
+        kind = kind_of(inside[0], within)
+        allowed = f"a list, each entry {kind.allowed}"
+        return Kind(kind.metavar, allowed, partial(_entries, kind.read), is_list=True, within=kind.within)
     if origin is Literal or (isinstance(annotation, type) and issubclass(annotation, StrEnum)):
         members = {str(member): member for member in inside or annotation}
         return Kind("CHOICE", f"one of {', '.join(members)}", partial(_choice, members))
     if annotation not in _SCALARS:
         raise TypeError(f"{annotation}: no option can be of this type.")
-    return _SCALARS[annotation]
+    kind, bounds = _SCALARS[annotation], within or usual(annotation)
+    return kind if bounds is None else _bounded(kind, bounds)
+
+
+def _bounded(kind: Kind, bounds: Range) -> Kind:
+    """The kind, of which only values within the bounds are taken."""
+
+    def read(value: Any) -> Any:
+        found = kind.read(value)
+        if not bounds.holds(found):
+            raise Refused(bounds.remedy)
+        return found
+
+    return dataclasses.replace(kind, allowed=f"{kind.allowed} {bounds.words}".rstrip(), read=read, within=bounds)
 
 
 def _optional(read: Callable[[Any], Any], value: Any) -> Any:
@@ -71,6 +88,13 @@ def _exactly(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise Refused("put it in quotes" if kind is str else "")
     return value
+
+
+def _path(value: Any) -> Path:
+    """An empty text would be the folder that one is in."""
+    if not _exactly(str, value).strip():
+        raise Refused("a dot stands for the folder that you are in")
+    return Path(value)
 
 
 def _number(value: Any) -> float:
@@ -101,6 +125,6 @@ _SCALARS = {
     bool: Kind("", "true or false", partial(_exactly, bool)),
     float: Kind("NUMBER", "a number", _number),
     int: Kind("INTEGER", "a whole number", _whole),
-    Path: Kind("PATH", "a path", lambda value: Path(_exactly(str, value))),
+    Path: Kind("PATH", "a path", _path),
     str: Kind("TEXT", "text", partial(_exactly, str)),
 }

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_guarantee, print_json
+from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.runs.files import refusals
 
@@ -34,7 +34,9 @@ class Data:
     folder: Path | None = option(None, help="Where the files of the corpus lie")
     text: str = option("text", help="The column of the text")
     owner: str | None = option(None, help="The column that says whose a text is")
-    held_out: float = option(0.0, help="Leave out the share that a model with the same setting is tested on")
+    held_out: float = option(
+        0.0, within=PART, help="Leave out the share that a model with the same setting is tested on"
+    )
     public: bool = option(False, help="Say that the texts are public: nothing of them is hidden")
 
     def streams(self) -> "list[Texts]":
@@ -55,14 +57,18 @@ class Data:
 class Privacy:
     """What is promised of private texts."""
 
-    epsilon: float | None = option(None, help="ε for all of the words together")
-    delta: float = option(1e-6, help="δ, well below one in the number of users, and below that of the model to come")
+    epsilon: float | None = option(None, within=PROMISED, help="ε for all of the words together")
+    delta: float = option(
+        1e-6, within=DELTA, help="δ, well below one in the number of users, and below that of the model to come"
+    )
     unit: Literal["example", "document", "user"] = option(
         "user", help="Whose presence is hidden; document and user need --data.owner"
     )
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
     seed: int | None = option(
-        None, help="Makes the choice repeatable, for research: whoever knows the seed can take the noise off"
+        None,
+        within=SEED,
+        help="Makes the choice repeatable, for research: whoever knows the seed can take the noise off",
     )
 
 
@@ -79,12 +85,14 @@ class Vocabulary:
     )
 
     output: Path = option(help="The folder to make")
-    most: int = option(10_000, help="The most words, or tokens with --subwords, beside those of --base")
+    most: int = option(10_000, within=COUNT, help="The most words, or tokens with --subwords, beside those of --base")
     base: Path | None = option(
         None, help="A public vocabulary, all of which is taken; private texts are asked only for what it lacks"
     )
     words: int = option(
-        200, help="Of private texts, the most words that one user has a say in: those that he uses most often"
+        200,
+        within=SIZE,
+        help="Of private texts, the most words that one user has a say in: those that he uses most often",
     )
     lower: bool = option(False, help="Take capital letters for small ones")
     subwords: bool = option(False, help="Parts of words by byte-pair encoding, instead of words; of public texts only")
@@ -94,8 +102,6 @@ class Vocabulary:
 
     def run(self) -> None:
         """Makes the folder, or nothing at all, and says what is in it."""
-        for name in ("most", "words"):
-            checks.count(name, getattr(self, name))
         if self.data.public and self.base:
             raise BadInput(f"base = {self.base}: it is for private texts; leave out --base or --data.public.")
         if self.subwords and self.lower:
