@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 VOCABULARY = {"checks", "events", "guarantee"}
-KEEPING = {"atomic", "home"}
+KEEPING = {"atomic", "home", "foreign"}
 MATERIAL = {"data", "models", "metrics"}
 ENGINE = {"accounting", "mechanisms", "training"}
 MAY_IMPORT = {
@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "dropout": set(),
     "atomic": set(),
     "home": {"checks", "atomic"},
+    "foreign": {"checks"},
     "accounting": VOCABULARY | KEEPING,
     "mechanisms": VOCABULARY,
     "data": {"checks", "guarantee"} | KEEPING,
@@ -37,7 +38,7 @@ MAY_IMPORT = {
 }
 """Each part of dpnlp, that is, each file or folder in it, and the other parts that it may import."""
 
-WITHOUT_JAX = {"checks", "events", "guarantee", "atomic", "home", "accounting", "mechanisms"}
+WITHOUT_JAX = {"checks", "events", "guarantee", "atomic", "home", "foreign", "accounting", "mechanisms"}
 JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "jax_privacy"}
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "misc", "common"}
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpnlp.foreign import visible
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.markup import element
 from dpnlp.runs.page import account_command, page_of_audit, page_of_run, page_of_runs
@@ -151,8 +152,8 @@ def test_no_text_of_a_run_is_markup(tmp_path):
 def test_an_element_holds_the_text_that_it_was_given(text, value):
     page = Page(element("p", text, element("b", text), title=value))
     assert page.tags == ["p", "b"]
-    assert page.text == text + text
-    assert dict(page.attributes)["title"] == value
+    assert page.text == visible(text + text)
+    assert dict(page.attributes)["title"] == visible(value)
 
 
 def test_samples_are_as_many_as_asked_for(tmp_path):

@@ -15,6 +15,7 @@ from dpnlp import checks
 from dpnlp.audit.black_box import Release
 from dpnlp.audit.scores import Outputs
 from dpnlp.checks import BadInput
+from dpnlp.foreign import parse_json
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 
 
@@ -113,7 +114,7 @@ def _plain(output: Any) -> Any:
 
 def _read(text: str) -> Any:
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError:
         return text
     return found if isinstance(found, (int, float, list)) and not isinstance(found, bool) else text

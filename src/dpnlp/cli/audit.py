@@ -1,6 +1,5 @@
 """`dpnlp audit mechanism`: is a claim of (ε, δ) broken? Ours by name, or any function, command or rewriter."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import print_facts, print_json, print_table
 from dpnlp.cli.ranges import COUNT, DELTA_OR_0, FREE, LENGTH, PROMISED, SEED, SIZE, between
+from dpnlp.foreign import parse_json
 from dpnlp.guarantee import percent
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.gaussian import Calibration
@@ -168,7 +168,7 @@ class BlackBox(Trial):
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
 

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 from dpnlp.checks import BadInput
 from dpnlp.cli.ranges import Range
 from dpnlp.cli.values import Kind, Refused, kind_of
+from dpnlp.foreign import visible
 
 
 class Config(Protocol):
@@ -50,7 +51,7 @@ def option(
 
 def warn(text: str) -> None:
     """Says something on stderr that the user should know and that is no error."""
-    print(f"dpnlp: note: {text}", file=sys.stderr)
+    print(visible(f"dpnlp: note: {text}"), file=sys.stderr)
 
 
 def width() -> int:

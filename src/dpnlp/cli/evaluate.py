@@ -49,4 +49,4 @@ class Evaluate(ABC):
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag names, or of the run that is scored."""
-        return verb_of("Evaluate", task_of(arguments))
+        return verb_of("Evaluate", task_of("Evaluate", arguments))

@@ -55,7 +55,7 @@ class Generate(ABC):
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag names, or of the run."""
-        task = task_of(arguments)
+        task = task_of("Generate", arguments)
         if task not in WRITING:
             raise BadInput(f"task = {task}: its models write no texts; ask them by dpnlp predict.")
         return verb_of("Generate", task)

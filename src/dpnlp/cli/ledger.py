@@ -1,6 +1,5 @@
 """`dpnlp ledger ...`: what has been spent on a data set, and what may be."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
 from dpnlp.cli.ranges import DELTA, DELTA_OR_0, FREE, PROMISED
 from dpnlp.events import ApproximateDP, Event
+from dpnlp.foreign import parse_json
 from dpnlp.guarantee import Adjacency, Unit
 
 _DATASET = "The data set, a file or a folder; its ledger lies beside it"
@@ -108,9 +108,11 @@ class Add:
         if self.epsilon is not None:
             return ApproximateDP(self.epsilon, self.release_delta)
         try:
-            return events.from_json(json.loads(self.event or ""))
-        except json.JSONDecodeError as error:
-            raise BadInput(f"--event = {self.event}: it is not valid JSON ({error.msg}).") from None
+            return events.from_json(parse_json(self.event or ""))
+        except BadInput:
+            raise
+        except ValueError:
+            raise BadInput(f"--event = {self.event}: it is not valid JSON; give what privacy.json has.") from None
 
 
 def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import Config, as_typed, help_text, nearest, parse, width
+from dpnlp.foreign import visible
 
 
 class Verb(Config, Protocol):
@@ -102,7 +103,7 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
 def _fail(code: int, sentence: str, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"dpnlp: {sentence}", file=sys.stderr)
+    print(visible(f"dpnlp: {' '.join(sentence.split())}"), file=sys.stderr)
     return code
 
 

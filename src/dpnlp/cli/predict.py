@@ -12,7 +12,7 @@ from dpnlp.cli.config import option
 from dpnlp.cli.generate import WRITING
 from dpnlp.cli.ranges import SIZE
 from dpnlp.cli.streams import texts, written
-from dpnlp.cli.tasks import task_of, verb_of
+from dpnlp.cli.tasks import first_of, task_of, verb_of
 
 AT_ONCE = 4096
 """Lines that are read before the first is answered."""
@@ -56,10 +56,10 @@ class Predict(ABC):
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag names, or of the run."""
-        task = task_of(arguments)
+        task = task_of("Predict", arguments)
         if task in WRITING:
-            first = next((word for word in arguments if not word.startswith("-")), "MODEL")
-            if {"-h", "--help"} & {*arguments}:
+            first = first_of("Predict", arguments)
+            if not first or {"-h", "--help"} & {*arguments}:
                 task = "classification"
             else:
                 raise BadInput(

@@ -9,6 +9,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, print_facts, print_guarantee, print_json, print_table
 from dpnlp.cli.ranges import SIZE_OR_0
+from dpnlp.foreign import visible
 from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
 from dpnlp.runs.hard_cases import with_hard_cases
@@ -78,7 +79,7 @@ class Report:
 
     def _print(self, runs: list[Run], table: Table) -> None:
         if self.format != "text":
-            print(table.markdown() if self.format == "markdown" else table.csv(), end="")
+            print(visible(table.markdown() if self.format == "markdown" else table.csv()), end="")
         elif len(runs) > 1 or self.hard_cases is not None:
             print_table(f"{len(runs)} runs", table.columns, table.cells(), " ".join(table.notes))
         else:

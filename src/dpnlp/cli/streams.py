@@ -4,9 +4,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from dpnlp.checks import BadInput
+from dpnlp.foreign import visible
+
+
+class _Terminal:
+    """Standard output where a person looks at it: nothing that is written steers the terminal."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(visible(text))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 @contextmanager
@@ -30,7 +41,7 @@ def texts(path: Path | None) -> Iterator[Iterator[str]]:
 def written(path: Path | None) -> Iterator[TextIO]:
     """A file to write to, or standard output."""
     if path is None:
-        yield sys.stdout
+        yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
     else:
         try:
             with path.open("w", encoding="utf-8") as file:

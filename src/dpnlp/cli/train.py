@@ -81,7 +81,7 @@ class Train(ABC):
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag or the settings file names."""
-        return verb_of("Train", task_of(arguments))
+        return verb_of("Train", task_of("Train", arguments))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dpnlp.checks import BadInput
 from dpnlp.data.formats import readable
 from dpnlp.data.records import Records
+from dpnlp.foreign import parse_json
 
 FORMAT = 3
 """Version of the files in the cache."""
@@ -115,7 +116,7 @@ class Examples:
     def opened(cls, folder: Path) -> "Examples":
         """Those that `kept` has put into a folder."""
         try:
-            about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+            about = parse_json((folder / _ABOUT).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise damaged(folder / _ABOUT) from None
         examples, columns = about["examples"], tuple(Column(*column) for column in about["columns"])

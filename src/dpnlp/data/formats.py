@@ -89,7 +89,7 @@ class Json(Table):
             if line.strip():
                 try:
                     yield number, json.loads(line)
-                except json.JSONDecodeError as error:
+                except (ValueError, RecursionError) as error:
                     raise self._malformed(number, error) from None
 
     def elements(self, brackets: str = "[]") -> Iterator[Row]:
@@ -109,6 +109,8 @@ class Json(Table):
                     raise self._malformed(number + text.count("\n", at, error.pos), error) from None
                 text, at = text[at:] + more, 0
                 continue
+            except (ValueError, RecursionError) as error:
+                raise self._malformed(number, error) from None
             if start == end:
                 break
             number += text.count("\n", at, start)
@@ -120,8 +122,10 @@ class Json(Table):
             what = "array" if brackets == "[]" else "object"
             raise BadInput(f"{self.where(number)}: there is more text after the end of the {what}; remove it.")
 
-    def _malformed(self, number: int, error: json.JSONDecodeError) -> BadInput:
-        said = f"{error.msg[0].lower()}{error.msg[1:]}"
+    def _malformed(self, number: int, error: Exception) -> BadInput:
+        said = "a number of thousands of digits, or too many brackets inside one another"
+        if isinstance(error, json.JSONDecodeError):
+            said = f"{error.msg[0].lower()}{error.msg[1:]}"
         return BadInput(
             f"{self.where(number)}: it is not JSON ({said}); write one object a line, or one array of objects."
         )

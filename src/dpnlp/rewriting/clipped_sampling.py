@@ -26,6 +26,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.cache import Ragged
 from dpnlp.data.tokens import encoded
 from dpnlp.events import Event, NonPrivate
+from dpnlp.foreign import parse_json
 from dpnlp.guarantee import Term
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
@@ -227,9 +228,9 @@ def save(rewriter: ClippedSampling, folder: Path) -> None:
 def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> ClippedSampling:
     """The one in the folder of a rewriter. It needs no δ, and promises none."""
     try:
-        how = json.loads((folder / "sampling.json").read_text(encoding="utf-8"))
+        how = parse_json((folder / "sampling.json").read_text(encoding="utf-8"))
         bounds, tokens, prefix, longest = tuple(how["bounds"]), how["tokens"], how["prefix"], how["longest"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise BadInput(
             f"{folder}: how texts are drawn cannot be read ({checks.short(error)}); make it again."
         ) from None

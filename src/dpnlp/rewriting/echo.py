@@ -28,6 +28,7 @@ from safetensors.numpy import load_file, save_file
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.events import Event, NonPrivate
+from dpnlp.foreign import parse_json
 from dpnlp.mechanisms import SubsetResponse
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source
 from dpnlp.models.pretrained.encoders import save_encoder
@@ -175,7 +176,7 @@ def opened(folder: Path) -> tuple[Bank, SentenceEncoder]:
     """What `save` wrote."""
     try:
         arrays = load_file(folder / "bank.safetensors")
-        entry = json.loads((folder / "bank.json").read_text(encoding="utf-8"))
+        entry = parse_json((folder / "bank.json").read_text(encoding="utf-8"))
         bank, longest = Bank(tuple(entry["sentences"]), arrays["vectors"], arrays["alike"]), entry["longest"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise BadInput(

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from dpnlp.checks import BadInput
+from dpnlp.foreign import parse_json
 from dpnlp.guarantee import Exposure
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.rewriting.base import Rewriter
@@ -51,13 +52,18 @@ def exposures_of(folder: Path) -> tuple[Exposure, ...]:
 
 def _described(folder: Path) -> dict[str, list[str] | str]:
     try:
-        entry = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        entry = parse_json((folder / _NAME).read_text(encoding="utf-8"))
     except OSError:
         raise BadInput(
             f"{folder}: there is no rewriter in it, for it has no {_NAME}; dpnlp pretrain makes one."
         ) from None
     except ValueError:
         entry = None
-    if not isinstance(entry, dict) or not {"method", "not_covered"} <= entry.keys():
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("method"), str)
+        or not isinstance(entry.get("not_covered"), list)
+        or not set(map(str, entry["not_covered"])) <= {*Exposure}
+    ):
         raise BadInput(f"{folder / _NAME}: it does not say what the rewriter is; make the rewriter again.")
     return entry

@@ -13,6 +13,7 @@ from typing import Any
 
 from dpnlp.atomic import fsync_path
 from dpnlp.checks import BadInput
+from dpnlp.foreign import parse_json
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system answers that knows no links."""
@@ -103,7 +104,7 @@ def json_object(file: Path, text: str, line: int | None = None) -> dict[str, Any
     """The JSON object that stands in a file, or in one line of it."""
     place = f"{file}, line {line}" if line else str(file)
     try:
-        entry = json.loads(text)
+        entry = parse_json(text)
     except ValueError:
         raise BadInput(f"{place}: it is not valid JSON; restore the file that the run wrote.") from None
     if not isinstance(entry, dict):

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.checks import BadInput
+from dpnlp.foreign import parse_yaml
 from dpnlp.guarantee import Guarantee
 from dpnlp.runs.files import as_json, json_lines, json_object, read, refusals, write
 
@@ -139,17 +140,7 @@ class Run:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The settings, nested as they were given."""
-        import yaml
-
-        try:
-            settings = yaml.safe_load(read(self.path / CONFIG))
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            place = f" near line {mark.line + 1}" if mark else ""
-            raise BadInput(f"{self.path / CONFIG}: it is not valid YAML; correct it{place}.") from None
-        if not isinstance(settings, dict):
-            raise BadInput(f"{self.path / CONFIG}: it must hold settings as key: value, one to a line.")
-        return settings
+        return dict(parse_yaml(read(self.path / CONFIG), self.path / CONFIG))
 
     @property
     def command(self) -> str:

@@ -1,9 +1,11 @@
-"""HTML that cannot be injected into: whatever is not made here is text, and is escaped."""
+"""HTML that cannot be injected into: what is not made here is text, escaped, and steers no reader."""
 
 import html
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
+
+from dpnlp.foreign import visible
 
 EMPTY = {"br", "meta"}
 """Elements that have no end tag."""
@@ -17,14 +19,18 @@ class Html(str):
 
 def element(tag: str, /, *children: str, **attributes: str) -> Html:
     """`element("p", "1 < 2", class_="note")` is <p class="note">1 &lt; 2</p>; children may be elements themselves."""
-    pairs = (f' {name.rstrip("_").replace("_", "-")}="{html.escape(value)}"' for name, value in attributes.items())
+    pairs = (
+        f' {name.rstrip("_").replace("_", "-")}="{html.escape(visible(value))}"' for name, value in attributes.items()
+    )
     opening = f"<{tag}{''.join(pairs)}>"
     return Html(opening if tag in EMPTY else f"{opening}{joined(*children)}</{tag}>")
 
 
 def joined(*children: str) -> Html:
     """Elements and texts after one another."""
-    return Html("".join(child if isinstance(child, Html) else html.escape(child, quote=False) for child in children))
+    return Html(
+        "".join(child if isinstance(child, Html) else html.escape(visible(child), quote=False) for child in children)
+    )
 
 
 div, paragraph, section = partial(element, "div"), partial(element, "p"), partial(element, "section")

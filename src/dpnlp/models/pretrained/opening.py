@@ -3,7 +3,6 @@
 Weights are then read one at a time, so that a model is never held twice.
 """
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,6 +16,7 @@ from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
 from dpnlp.checks import BadInput, short
+from dpnlp.foreign import parse_json
 from dpnlp.models.freezing import dotted
 from dpnlp.models.pretrained.families import Family, M
 from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, weight_files
@@ -127,7 +127,7 @@ def kind_of(folder: Path) -> Any:
     if not path.exists():
         raise BadInput(f"{folder}: there is no config.json in it; give the folder of a Hugging Face model.")
     with readable(path):
-        return json.loads(path.read_text(encoding="utf-8")).get("model_type")
+        return dict(parse_json(path.read_text(encoding="utf-8"))).get("model_type")
 
 
 def _config(folder: Path, families: Mapping[str, Family[M]]) -> Any:

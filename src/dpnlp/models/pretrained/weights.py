@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from dpnlp.checks import BadInput, short
+from dpnlp.foreign import parse_json
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -79,7 +80,7 @@ def weight_files(folder: Path, source: str | Path, auto: str) -> list[Path]:
             f"[X.from_pretrained('{source}').save_pretrained('{Path(source).name}-safetensors') for X in (M, T)]\"."
         )
     with readable(folder / _INDEX):
-        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        index = parse_json((folder / _INDEX).read_text(encoding="utf-8"))
         files = {folder / name for name in index["weight_map"].values()}
     for path in files:
         if not path.exists():
