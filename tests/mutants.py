@@ -81,6 +81,8 @@ MODELLING, GPT2 = "tasks/test_modelling.py::test_", "models/test_gpt2.py::test_"
 FEDERATED, FEDERATED_LAWS = "federated/test_averaging.py::test_", ("laws/test_federated_laws.py",)
 BY_HAND = (f"{FEDERATED}a_run_without_noise_is_federated_averaging_by_hand",)
 LOCAL, FEDERATED_CLI = ("federated/test_local.py",), ("cli/test_federated.py",)
+REPLAY_MECHANISMS, REPLAY_TRAINING = "replay/test_mechanisms.py::test_", "replay/test_training.py::test_"
+REPLAY_REWRITING = "replay/test_rewriting.py::test_"
 FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
@@ -3549,6 +3551,56 @@ DEFECTS = (
         "if (value := getattr(self, item.name)) != item.default:",
         "if (value := getattr(self, item.name)) is item:",
         FEDERATED_CLI,
+    ),
+    Defect(
+        "replay: how many programs were compiled stands in the metrics",
+        "cli/training.py",
+        "rows.append(self._row(outcome.steps, split, scored))",
+        'rows.append(self._row(outcome.steps, split, scored) | {"compilations": outcome.compilations})',
+        (f"{REPLAY_TRAINING}one_record_moves_nothing_but_the_sums_over_lots",),
+    ),
+    Defect(
+        "replay: the longest text is printed",
+        "cli/training.py",
+        "        if self.planted:\n            self.folder.write_canaries",
+        '        warn(f"texts have up to {self.job.dataset.lengths.max()} tokens.")\n'
+        "        if self.planted:\n            self.folder.write_canaries",
+        (f"{REPLAY_TRAINING}one_record_moves_nothing_but_the_sums_over_lots",),
+    ),
+    Defect(
+        "replay: the shapes of private batches stand in the record of a run",
+        "cli/training.py",
+        '                "plan": self.plan.to_json(),',
+        '                "plan": self.plan.to_json() | {"tokens": int(self.job.dataset.lengths.sum())},',
+        (f"{REPLAY_TRAINING}one_record_moves_nothing_but_the_sums_over_lots",),
+    ),
+    Defect(
+        "replay: more words are drawn for a large answer",
+        "mechanisms/laplace.py",
+        "discrete_laplace(self.source, scale, n)",
+        "discrete_laplace(self.source, scale, n + int(np.sum(value) > 0))[:n]",
+        (f"{REPLAY_MECHANISMS}laplace_noise_is_the_same_for_neighbours",),
+    ),
+    Defect(
+        "replay: the size of the noise depends on the answer",
+        "mechanisms/gaussian.py",
+        "self.scale(math.sqrt(n) * step), n)",
+        "self.scale(math.sqrt(n) * step + (np.sum(value) > 0) * self.sensitivity), n)",
+        (f"{REPLAY_MECHANISMS}gaussian_noise_is_the_same_for_neighbours",),
+    ),
+    Defect(
+        "replay: an answer's choice is drawn in the order of the answers",
+        "mechanisms/subset_response.py",
+        "return np.where(kept, inside, outside)",
+        "return np.where(kept[np.argsort(rows[:, 0], kind='stable')], inside, outside)",
+        (f"{REPLAY_MECHANISMS}the_choices_of_others_come_out_the_same",),
+    ),
+    Defect(
+        "replay: how long private texts are decides how many are rewritten at once",
+        "cli/rewriting.py",
+        "list(islice(waiting, self.asked.batch))",
+        "list(islice(waiting, self.asked.batch - sum(len(one.text) for one in records) % 5))",
+        (f"{REPLAY_REWRITING}a_run_of_rewriting_writes_the_same_but_for_what_was_drawn",),
     ),
 )
 
