@@ -20,13 +20,23 @@ def home() -> Path:
     chosen = os.environ.get("DPNLP_HOME")
     folder = Path(chosen) if chosen else Path.home() / ".local" / "share" / "dpnlp"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o077:
-            folder.chmod(0o700)
+        return owned(folder)
     except OSError as error:
         raise BadInput(
             f"{folder}: dpnlp cannot keep its key there ({error.strerror}); set DPNLP_HOME to a folder of your own."
         ) from None
+
+
+def cache() -> Path:
+    """Where what can be made again is kept, private texts in another form among it: ~/.cache/dpnlp."""
+    return Path.home() / ".cache" / "dpnlp"
+
+
+def owned(folder: Path) -> Path:
+    """The folder, which from now on nobody but its owner may look into, made where it is missing."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
     return folder
 
 

@@ -360,3 +360,22 @@ def test_many_pairs_need_little_memory(tmp_path):
     examples, written, read = map(int, grown.stdout.split())
     assert examples == 200_000
     assert max(written, read) < 8_000, "kilobytes"
+
+
+def test_a_name_in_the_cache_is_no_hash_that_others_can_compute(opened, tmp_path, monkeypatch):
+    """With another key the same texts have another name; with the same one they are found again."""
+    usual = {"longest": 5, "cache": tmp_path / "cache"}
+    mine = tokenized(opened, tokenizer_of(), **usual).folder
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "other"))
+    assert tokenized(opened, tokenizer_of(), **usual).folder != mine
+    monkeypatch.undo()
+    assert tokenized(opened, tokenizer_of(), **usual).folder == mine
+
+
+def test_the_usual_cache_is_closed_to_others_even_if_somebody_made_it_first(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    usual = tmp_path / ".cache" / "dpnlp"
+    usual.mkdir(parents=True)
+    usual.chmod(0o755)
+    tokenized(opened, tokenizer_of(), longest=5, cache=usual)
+    assert oct(usual.stat().st_mode & 0o777) == "0o700"

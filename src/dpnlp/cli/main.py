@@ -9,14 +9,15 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import Config, as_typed, help_text, nearest, parse, width
 from dpnlp.foreign import visible
+from dpnlp.home import cache, owned
 
 
 class Verb(Config, Protocol):
@@ -80,7 +81,7 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # It would say that there is no PyTorch.
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "dpnlp" / "compiled"))
+    _keep_programs()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # A terminal without ε still gets the figures.
     try:
@@ -98,6 +99,13 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
     except Exception as error:
         what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".:")
         return _fail(1, f"{what}; --debug shows the traceback.", debug)
+
+
+def _keep_programs() -> None:
+    """Lets JAX keep compiled programs, which tell how long the longest text is, where their owner alone can look."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        with suppress(OSError):  # Then nothing is kept.
+            os.environ["JAX_COMPILATION_CACHE_DIR"] = str(owned(owned(cache()) / "compiled"))
 
 
 def _fail(code: int, sentence: str, debug: bool) -> int:

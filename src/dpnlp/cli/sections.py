@@ -31,6 +31,7 @@ from dpnlp.cli.ranges import (
     between,
 )
 from dpnlp.guarantee import Adjacency, Unit
+from dpnlp.home import cache
 
 if TYPE_CHECKING:
     from dpnlp.accounting.planning import Question
@@ -70,7 +71,7 @@ class Files:
     @property
     def kept_in(self) -> Path:
         """Where tokenized texts are kept."""
-        return self.cache or Path.home() / ".cache" / "dpnlp"
+        return self.cache or cache()
 
     def splits(self) -> "Corpus[Any]":
         """All of the texts, each split as a stream."""

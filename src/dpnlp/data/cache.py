@@ -1,12 +1,13 @@
 """Examples as whole numbers: made once of private texts, kept on the disk, and mapped from there into memory.
 
 The cache holds the private texts in another form, and must be kept as they are. Its folders and files are for their
-owner alone (0700 and 0600), and so should the cache be, since the name of a folder in it is a hash of the texts, on
-which guesses at them can be tested. A folder whose name starts with a dot belongs to a process that is writing it, or
-that was killed; then it can be deleted.
+owner alone (0700 and 0600). The name of a folder in it is a hash of the texts under the owner's key, on which nobody
+else can test a guess. A folder whose name starts with a dot belongs to a process that is writing it, or that was
+killed; then it can be deleted.
 """
 
 import hashlib
+import hmac
 import json
 import os
 import tempfile
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpnlp import home
 from dpnlp.checks import BadInput
 from dpnlp.data.formats import readable
 from dpnlp.data.records import Records
@@ -193,7 +195,7 @@ def kept(
     """
     before = [_stamp(path) for path in records.files]
     settings = [FORMAT, records.reading, tuple(columns), *made_by]
-    key = sha256(repr([*map(_digest, records.files), settings]).encode())
+    key = keyed(repr([*map(_digest, records.files), settings]))
 
     def write(folder: Path) -> None:
         _write(folder, records, columns, numbers, largest)
@@ -209,6 +211,8 @@ def finished(cache: Path, name: str, write: Callable[[Path], None]) -> Path:
     if folder.is_dir():
         return folder
     try:
+        if folder.parent == home.cache():
+            home.owned(folder.parent)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as unfinished:
             whole = Path(unfinished) / name
@@ -221,6 +225,11 @@ def finished(cache: Path, name: str, write: Callable[[Path], None]) -> Path:
             "make room, or choose another folder."
         ) from error
     return folder
+
+
+def keyed(content: str) -> str:
+    """A name for this content under the owner's key: whoever lacks the key can test no guess on it."""
+    return hmac.digest(home.owner_key(), content.encode(), "sha256").hex()
 
 
 def sha256(content: bytes) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
-from dpnlp.data.cache import Examples, Ragged, damaged, finished, sha256
+from dpnlp.data.cache import Examples, Ragged, damaged, finished, keyed, sha256
 from dpnlp.models.readers import Reader
 
 _BATCH = 64
@@ -63,7 +63,7 @@ def features(reader: Reader, examples: Examples, longest: int, cache: Path) -> F
         mapped.flush()
 
     made_by = _name(examples), reader.config, reader.encoder.config, _digest(nnx.state(reader.encoder))
-    folder = finished(cache, sha256(repr(made_by).encode()), write)
+    folder = finished(cache, keyed(repr(made_by)), write)
     if not (folder / _NAME).is_file() or (folder / _NAME).stat().st_size != size:
         raise damaged(folder / _NAME)
     numbers = np.memmap(folder / _NAME, np.uint8, "r").view(dtype).reshape(shape)
