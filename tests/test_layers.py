@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "guarantee": {"checks"},
     "bookkeeping": set(),
     "dropout": set(),
-    "atomic": set(),
+    "atomic": {"checks"},
     "home": {"checks", "atomic"},
     "foreign": {"checks"},
     "accounting": VOCABULARY | KEEPING,

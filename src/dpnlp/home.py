@@ -5,11 +5,10 @@ guess about a record can test it.
 """
 
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from dpnlp.atomic import fsync_path
+from dpnlp.atomic import Taken, write
 from dpnlp.checks import BadInput
 
 _BYTES = 32
@@ -48,13 +47,8 @@ def owner_key() -> bytes:
 def secret_key(path: Path) -> bytes:
     """The key in a file, made on first use. It gets its name only once it is whole, and only if there was none."""
     if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".ledger.key") as file:
-            file.write(os.urandom(_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-            with suppress(FileExistsError):
-                path.hardlink_to(file.name)
-        fsync_path(path.parent)
+        with suppress(Taken):
+            write(path, os.urandom(_BYTES), mode=0o600, fresh=True)
     key = path.read_bytes()
     if len(key) != _BYTES:
         raise BadInput(

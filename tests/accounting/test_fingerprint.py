@@ -97,16 +97,15 @@ def test_what_a_crash_leaves_beside_a_ledger_is_no_part_of_the_data(
     def power_failure(*_: object) -> None:
         raise OSError("power failure")
 
-    made = tempfile.NamedTemporaryFile
     with monkeypatch.context() as patched:
-        patched.setattr(tempfile, "NamedTemporaryFile", lambda **options: made(**options | {"delete": False}))
         patched.setattr(os, "unlink", lambda path: None)
         patched.setattr(os, "replace", power_failure)
-        fingerprint(corpus / "train.jsonl")
+        with pytest.raises(BadInput, match="power failure"):
+            fingerprint(corpus / "train.jsonl")
         with pytest.raises(OSError, match="power failure"):
             charge(corpus / "train.jsonl")
-    temporary = {path.suffix for path in corpus.iterdir() if path.name.startswith(".")}
-    assert temporary == {".key", ".head"}
+    temporary = {path.name.partition(".ledger")[2] for path in corpus.iterdir() if path.name.startswith(".")}
+    assert temporary == {".key.dpnlp-unfinished", ".head.dpnlp-unfinished"}
     assert fingerprint(corpus) == before
 
 

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpnlp import atomic
 from dpnlp.accounting import pld
 from dpnlp.accounting.fingerprint import fingerprint
 from dpnlp.accounting.ledger import BudgetExceeded, Ledger
@@ -673,11 +674,11 @@ def test_nothing_is_charged_where_no_anchor_can_be_made(ledger: Ledger, monkeypa
     charge(ledger, Gaussian(4.0))
     before = ledger.path.read_bytes()
 
-    def write_protected(**_: object) -> None:
+    def write_protected(*_: object) -> None:
         raise PermissionError("write-protected")
 
     with monkeypatch.context() as patched:
-        patched.setattr(tempfile, "NamedTemporaryFile", write_protected)
+        patched.setattr(atomic, "_open_alone", write_protected)
         with pytest.raises(PermissionError, match="write-protected"):
             charge(ledger, Gaussian(4.0))
     assert ledger.path.read_bytes() == before

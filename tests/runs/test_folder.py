@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Term, Trust, Unit
-from dpnlp.runs import files
 from dpnlp.runs.folder import Run
 
 PROMISED = Guarantee(
@@ -214,7 +213,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(run, monkeypat
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
         BadInput, match=r"metrics\.jsonl: it cannot be written \(No space left on device\); make room on"
     ):

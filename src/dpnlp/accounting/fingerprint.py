@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 
 from dpnlp.accounting.ledger import Ledger
+from dpnlp.atomic import is_passing
 from dpnlp.home import secret_key
 
 _LEFT_OUT = (".ledger", ".ledger.key", ".ledger.head")
-"""How the files end that a ledger brings with it, those included that are only there while they are written."""
+"""How the files end that a ledger brings with it."""
 
 
 def key_path(ledger: Ledger) -> Path:
@@ -29,7 +30,7 @@ def fingerprint(dataset: Path | str, *others: Path | str, ledger: Ledger | None 
         files = (path for path in (root, *root.rglob("*")) if path.is_file())
         named = {os.fsencode(path.relative_to(root)): path for path in files}
         for name, path in sorted(named.items()):
-            if path == root or not path.name.endswith(_LEFT_OUT):
+            if path == root or not (path.name.endswith(_LEFT_OUT) or is_passing(path.name)):
                 with path.open("rb") as file:
                     content = hashlib.file_digest(file, lambda: hashlib.blake2b(key=key, digest_size=32))
                 total.update(len(name).to_bytes(8) + name + content.digest())

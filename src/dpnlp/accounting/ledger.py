@@ -21,7 +21,6 @@ import os
 import re
 import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -31,7 +30,7 @@ from typing import Any, NamedTuple
 
 from dpnlp import events
 from dpnlp.accounting.releases import Budget, Contents, Release, Spent
-from dpnlp.atomic import fsync_path
+from dpnlp.atomic import fsync_path, prepared
 from dpnlp.checks import BadInput
 from dpnlp.events import Event
 from dpnlp.guarantee import Adjacency, Unit, round_up
@@ -125,6 +124,8 @@ class Ledger:
             file.seek(0)
             contents, end, mending = self._scan(file.read(), self._anchor())
             if isinstance(record, Release) and self._charged(contents, record):
+                with self._anchoring(end):  # The process that charged it may have been killed before it could.
+                    self._write(file.fileno(), mending)
                 return
             if isinstance(record, Release) and contents.budget:
                 self._refuse_excess(contents, contents.budget, record)
@@ -146,18 +147,10 @@ class Ledger:
 
         The new one is made first: where that fails, as in a folder that is write-protected, nothing is charged yet.
         """
-        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=".", suffix=".ledger.head", delete=False) as file:
-            ready = Path(file.name)
-            try:
-                os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
-                file.write(f"{anchor.lines} {anchor.sha256}\n".encode())
-                file.flush()
-                os.fsync(file.fileno())
-                yield
-                ready.replace(self.head_path)
-                fsync_path(self.path.parent)
-            finally:
-                ready.unlink(missing_ok=True)
+        line = f"{anchor.lines} {anchor.sha256}\n".encode()
+        with prepared(self.head_path, line, stat.S_IMODE(self.path.stat().st_mode)) as put:
+            yield
+            put()
 
     def _anchor(self) -> Anchor | None:
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpnlp.accounting.subsampling import Sampling
+from dpnlp.atomic import write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import figure, print_json, print_table
@@ -20,7 +21,6 @@ from dpnlp.cli.ranges import EPSILON
 from dpnlp.cli.sections import Learning, TextPrivacy
 from dpnlp.cli.translation import TrainTranslation, opened
 from dpnlp.cli.translation_settings import Data, Model, Scoring
-from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
 from dpnlp.runs.page import page_of_run, page_of_runs
 from dpnlp.runs.tables import scores

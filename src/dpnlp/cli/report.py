@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from dpnlp.atomic import write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, print_facts, print_guarantee, print_json, print_table
 from dpnlp.cli.ranges import SIZE_OR_0
 from dpnlp.foreign import visible
-from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
 from dpnlp.runs.hard_cases import with_hard_cases
 from dpnlp.runs.page import account_command, page_of_run, page_of_runs

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpnlp import events
 from dpnlp.accounting.fingerprint import fingerprint
 from dpnlp.accounting.ledger import Ledger
+from dpnlp.atomic import Growing
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict
 from dpnlp.cli.interruption import interruptible
@@ -26,7 +27,6 @@ from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed, seeded
 from dpnlp.rewriting import folders
 from dpnlp.rewriting.base import LabelledRewriter, Rewriter
-from dpnlp.runs.files import Growing
 from dpnlp.runs.folder import Run
 from dpnlp.training.progress import Progress
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpnlp.atomic import write
 from dpnlp.cli.output import figure, print_json, print_table
 from dpnlp.cli.pretrain import Data
 from dpnlp.cli.rewrite import Privacy, Rewrite, Scoring, Texts
 from dpnlp.cli.rewriters import Encoder, PretrainEcho
-from dpnlp.runs.files import write
 from dpnlp.runs.folder import Run
 from dpnlp.runs.page import page_of_runs
 from dpnlp.runs.tables import scores

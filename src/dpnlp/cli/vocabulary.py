@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from dpnlp.atomic import refusals
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_guarantee, print_json
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
-from dpnlp.runs.files import refusals
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Texts

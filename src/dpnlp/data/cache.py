@@ -2,17 +2,16 @@
 
 The cache holds the private texts in another form, and must be kept as they are. Its folders and files are for their
 owner alone (0700 and 0600). The name of a folder in it is a hash of the texts under the owner's key, on which nobody
-else can test a guess. A folder whose name starts with a dot belongs to a process that is writing it, or that was
-killed; then it can be deleted.
+else can test a guess. A folder whose name starts with a dot belongs to a process that is writing it, or to one that was
+killed; then the next one that writes removes it.
 """
 
 import hashlib
 import hmac
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpnlp import home
+from dpnlp.atomic import Taken, whole_folder
 from dpnlp.checks import BadInput
 from dpnlp.data.formats import readable
 from dpnlp.data.records import Records
@@ -214,11 +214,8 @@ def finished(cache: Path, name: str, write: Callable[[Path], None]) -> Path:
         if folder.parent == home.cache():
             home.owned(folder.parent)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as unfinished:
-            whole = Path(unfinished) / name
-            whole.mkdir(mode=0o700)
-            write(whole)
-            _put(whole, folder)
+        with suppress(Taken), whole_folder(folder, mode=0o700) as unfinished:  # Another process may be faster.
+            write(unfinished)
     except OSError as error:  # Only of the cache: what goes wrong with the records is another error.
         raise BadInput(
             f"cache = {cache}: the tokens cannot be written there ({error.strerror or error}); "
@@ -318,15 +315,6 @@ def _batches(records: Records[Any]) -> Iterator[list[Any]]:
 def _flush(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _put(whole: Path, folder: Path) -> None:
-    """Gives the folder its name, unless another process was faster."""
-    try:
-        whole.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

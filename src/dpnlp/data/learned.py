@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from dpnlp.atomic import replace_file
+from dpnlp.atomic import write
 from dpnlp.checks import BadInput
 from dpnlp.data.graphs import GraphCorpus
 from dpnlp.data.identity import Fingerprints, HasTexts, Identity, Seen
@@ -53,7 +53,7 @@ class Learned:
         np.savez(whole, records=self.seen.records.numbers, texts=self.seen.texts.numbers)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            replace_file(path, whole.getvalue())
+            write(path, whole.getvalue(), mode=0o600)
         except OSError as error:
             raise BadInput(
                 f"{path}: what the run learns from cannot be kept there ({error.strerror}); make room, or set "

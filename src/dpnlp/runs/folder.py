@@ -15,7 +15,7 @@
       report.html        one self-contained page
       not-covered/       audit.json and audit.html of attacks that looked at the training set; not to be published
 
-Every file is whole or not there (`runs/files.py`). No function here takes sentences of the training set but for those
+Every file is whole or not there (`dpnlp.atomic`). No function here takes sentences of the training set but for those
 that are made up, so that what lies in the folder is covered by the guarantee, but for what is named as not covered (law
 9).
 """
@@ -28,10 +28,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dpnlp.atomic import Taken, refusals, write
 from dpnlp.checks import BadInput
 from dpnlp.foreign import parse_yaml
 from dpnlp.guarantee import Guarantee
-from dpnlp.runs.files import as_json, json_lines, json_object, read, refusals, write
+from dpnlp.runs.files import as_json, json_lines, json_object, read
 
 CONFIG, PRIVACY, METRICS = "config.yaml", "privacy.json", "metrics.jsonl"
 DETAILS, AUDIT, LEAKAGE = "details.json", "audit.json", "leakage.json"
@@ -77,7 +78,13 @@ class Run:
             others = sorted(entry.name for entry in run.path.iterdir() if not entry.name.startswith("."))
         if others and CONFIG not in others:
             raise BadInput(f"{run.path}: there is {others[0]} in it already; choose another name with --name.")
-        write(run.path / CONFIG, head + settings, fresh=True)
+        try:
+            write(run.path / CONFIG, head + settings, fresh=True)
+        except Taken:
+            raise BadInput(
+                f"{run.path}: a run of this name exists already; choose another with --name, or continue it with "
+                "--resume."
+            ) from None
         return run
 
     @classmethod

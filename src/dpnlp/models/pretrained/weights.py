@@ -4,7 +4,6 @@ A folder is written whole or not at all.
 """
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -15,6 +14,7 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from dpnlp.atomic import whole_folder
 from dpnlp.checks import BadInput, short
 from dpnlp.foreign import parse_json
 
@@ -120,15 +120,9 @@ def write_file(tensors: Mapping[str, tuple[Any, bool]], path: Path) -> None:
 @contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
     """A place to write files to, which becomes the folder when all are written, and is gone if that fails."""
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInput(f"folder = {folder}: there is something in it already; choose another one.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as unfinished:
-        whole = Path(unfinished) / folder.name
-        whole.mkdir()
+    Path(folder).parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(Path(folder)) as whole:
         yield whole
-        whole.rename(folder)
 
 
 @contextmanager
