@@ -96,7 +96,7 @@ class Option:
             return self.kind.read(value)
         except Refused as refused:
             remedy = f"; {refused}" if str(refused) else ""
-            sentence = f"{called} = {_shown(value)}{where}: it must be {self.kind.allowed}{remedy}."
+            sentence = f"{called} = {shown(value)}{where}: it must be {self.kind.allowed}{remedy}."
             raise BadInput(sentence) from None
 
     def explanation(self) -> str:
@@ -109,7 +109,7 @@ class Option:
             return f"{text} Required."
         if self.default is None or self.default == ():
             return text
-        default = {True: "yes", False: "no"}[self.default] if isinstance(self.default, bool) else _shown(self.default)
+        default = {True: "yes", False: "no"}[self.default] if isinstance(self.default, bool) else shown(self.default)
         return f"{text} Default: {default}."
 
 
@@ -211,7 +211,7 @@ def _flat(
         elif not inside:
             raise BadInput(f"{name}{where}: unknown key; the nearest known one is {nearest(name, options)}.")
         elif not isinstance(value, Mapping):
-            raise BadInput(f"{name} = {_shown(value)}{where}: it must be a mapping that holds {', '.join(inside)}.")
+            raise BadInput(f"{name} = {shown(value)}{where}: it must be a mapping that holds {', '.join(inside)}.")
         else:
             yield from _flat(options, value, where, f"{name}.")
 
@@ -292,12 +292,12 @@ def _description(cls: type) -> str:
     return "\n  ".join([f"{paragraph}\n\nexamples:", *examples]) if examples else paragraph
 
 
-def _shown(value: Any) -> str:
-    """The value as the user would write it, on one line."""
+def shown(value: Any) -> str:
+    """A value as the user would write it, on one line."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
-        return " ".join(map(_shown, value)) or "none"
+        return " ".join(map(shown, value)) or "none"
     try:
         text = str(value)
     except ValueError:  # Python spells no number of thousands of digits.

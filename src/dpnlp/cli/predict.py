@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import option
+from dpnlp.cli.config import option, shown
 from dpnlp.cli.generate import WRITING
 from dpnlp.cli.ranges import SIZE
 from dpnlp.cli.streams import texts, written
-from dpnlp.cli.tasks import first_of, task_of, verb_of
+from dpnlp.cli.tasks import first_of, flag_of, task_of, verb_of
 
 AT_ONCE = 4096
 """Lines that are read before the first is answered."""
@@ -56,14 +56,12 @@ class Predict(ABC):
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag names, or of the run."""
-        task = task_of("Predict", arguments)
-        if task in WRITING:
-            first = first_of("Predict", arguments)
-            if not first or {"-h", "--help"} & {*arguments}:
-                task = "classification"
-            else:
-                raise BadInput(
-                    f"MODEL = {first}: it is no run of classification, tagging, answering or nodes; name the task by "
-                    "--task, or translate with dpnlp generate."
-                )
+        task, first = task_of("Predict", arguments), first_of("Predict", arguments)
+        if task in WRITING and not flag_of("--task", arguments) and (not first or {"-h", "--help"} & {*arguments}):
+            task = "classification"
+        elif task in WRITING:
+            raise BadInput(
+                f"MODEL = {shown(first)}: it is no run of classification, tagging, answering or nodes; name the task "
+                "by --task, or translate with dpnlp generate."
+            )
         return verb_of("Predict", task)

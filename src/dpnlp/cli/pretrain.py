@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import nearest, option
+from dpnlp.cli.config import nearest, option, shown
 from dpnlp.cli.output import print_facts
 from dpnlp.cli.tasks import flag_of
 from dpnlp.guarantee import Exposure
@@ -104,8 +104,8 @@ class Pretrain(ABC):
         """The settings of the method that is typed."""
         method = flag_of("--method", arguments) or "echo"
         if method not in METHODS:
-            known = ", ".join(METHODS)
-            raise BadInput(f"method = {method}: it must be one of {known}; the nearest is {nearest(method, METHODS)}.")
+            known, near = ", ".join(METHODS), nearest(method, METHODS)
+            raise BadInput(f"method = {shown(method)}: it must be one of {known}; the nearest is {near}.")
         module, _, name = METHODS[method].partition(":")
         return getattr(import_module(f"dpnlp.cli.{module}"), name)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import nearest, options_of
+from dpnlp.cli.config import nearest, options_of, shown
 from dpnlp.cli.settings import read_settings
 from dpnlp.cli.start import located
 from dpnlp.cli.values import Kind
@@ -73,5 +73,7 @@ def task_of(verb: str, arguments: Sequence[str]) -> str:
 def verb_of(verb: str, task: str) -> Any:
     """The settings of a verb for a task."""
     if task not in TASKS:
-        raise BadInput(f"task = {task}: it must be one of {', '.join(TASKS)}; the nearest is {nearest(task, TASKS)}.")
+        raise BadInput(
+            f"--task = {shown(task)}: it must be one of {', '.join(TASKS)}; the nearest is {nearest(task, TASKS)}."
+        )
     return getattr(import_module(f"dpnlp.cli.{TASKS[task]}"), f"{verb}{task.title()}")
