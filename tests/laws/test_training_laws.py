@@ -26,6 +26,7 @@ from dpnlp.models.layers import LSTM, Embedding, Linear
 from dpnlp.training.clipping import Clipping
 from dpnlp.training.loop import Options, train
 from dpnlp.training.plan import Plan
+from dpnlp.training.rounding import ROUNDING
 from dpnlp.training.secret import Secret
 from dpnlp.training.sharding import Placement
 
@@ -101,7 +102,7 @@ def test_law_1_the_run_does_what_the_event_of_its_guarantee_says():
     assert abs(inside.mean() - 1 / math.ceil(330 / 40)) > 0.002  # what a number of records rounded up would give
     assert inside.sum(axis=1).var() == pytest.approx(330 * q * (1 - q), rel=4 * math.sqrt(2 / 60))
     assert inside.sum(axis=0).var() == pytest.approx(60 * q * (1 - q), rel=4 * math.sqrt(2 / 330))
-    assert_deviation((noisy - drawn) * 40 / 0.5, z)
+    assert_deviation((noisy - drawn) * 40 / 0.5, z * (1 + ROUNDING))
     plan = planned(schedule, 0.5, 1.5)
     assert plan.epsilon(60) <= promised.epsilon
     assert pld.epsilon(plan.event, 1e-6, plan.adjacency) <= promised.epsilon
@@ -124,7 +125,9 @@ def test_law_2_what_a_record_adds_does_not_depend_on_how_many_were_drawn():
     drawn, _ = votes(Schedule(330, 40, 20), clip_norm=0.5)
     sizes = (drawn != 0).sum(axis=1)
     assert len(set(sizes)) > 5
-    np.testing.assert_allclose(drawn[drawn != 0], -0.5 / 40, rtol=1e-5)
+    shares = drawn[drawn != 0] / (-0.5 / 40)
+    np.testing.assert_allclose(shares, shares[0], rtol=1e-6)
+    assert 1 - 2e-5 < shares.min() <= shares.max() <= 1  # less by what the norm may be off by
 
 
 @pytest.mark.parametrize("devices", [1, 8])
@@ -137,7 +140,7 @@ def test_law_3_noise_falls_once_per_lot_on_every_parameter_on_all_devices_togeth
     found, _ = moves(model, squared_error, Arrays((ids, targets)), plan, 8, placement=Placement(devices))
     assert found.keys() == flat(model).keys()
     for steps in found.values():
-        assert_deviation(steps.astype(np.float64), 1.0)
+        assert_deviation(steps.astype(np.float64), 1 + ROUNDING)
 
 
 def test_law_3_an_empty_lot_is_a_step_with_noise():
@@ -145,7 +148,7 @@ def test_law_3_an_empty_lot_is_a_step_with_noise():
     noisy, outcome = votes(Schedule(60, 1, 25), 2.0)
     empty = (drawn == 0).all(axis=1)
     assert 3 < empty.sum() < 25
-    assert_deviation(noisy[empty], 2.0)
+    assert_deviation(noisy[empty], 2.0 * (1 + ROUNDING))
     assert outcome.steps == outcome.guarantee.steps == 25
 
 

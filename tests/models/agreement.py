@@ -162,29 +162,43 @@ def assert_clipped_sum_is_exact(model, clip_norm=1.0):
 
 def assert_drops_where_they_do(model, theirs):
     """The same rates on arrays of the same shapes in the same order."""
-    ids, mask, inputs = texts()
-    theirs.set_attn_implementation("eager")
+    given = texts()
+    expected = their_drops(theirs, lambda: their_logits(theirs, *given))
+    assert len({rate for _, rate in expected}) == 3
+    assert our_drops(lambda: model(*given), 3) == expected
+
+
+def their_drops(theirs, run):
+    """The shapes and rates at which a model of transformers drops, in their order."""
     drop, seen = torch.nn.functional.dropout, []
 
-    def their_dropout(x, p=0.5, training=True, inplace=False):
-        if training:
+    def watched(x, p=0.5, training=True, inplace=False):
+        if training and p:
             seen.append((tuple(x.shape), p))
         return drop(x, p, training, inplace)
 
-    with mock.patch.object(torch.nn.functional, "dropout", their_dropout):
-        their_logits(theirs.train(), ids, mask, inputs)
+    theirs.set_attn_implementation("eager")
+    theirs.train()
+    with mock.patch.object(torch.nn.functional, "dropout", watched):
+        run()
     theirs.eval()
-    ours = []
+    return seen
 
-    def our_dropout(layer, x):
-        ours.append((x.shape, layer.rate))
+
+def our_drops(run, examples):
+    """The shapes and rates at which `run` drops here, in their order."""
+    seen = []
+
+    def watched(layer, x):
+        if layer.rate:
+            seen.append((x.shape, layer.rate))
         return x
 
-    keys = jax.random.split(jax.random.key(0), 3)
-    with mock.patch.object(Dropout, "__call__", our_dropout), dropout.dropping(keys):
-        jax.eval_shape(lambda: model(ids, mask, inputs))
-    assert len({rate for _, rate in seen}) == 3
-    assert ours == seen
+    keys = jax.random.split(jax.random.key(0), examples)
+    ways = {"__call__": watched, "of_scores": watched}
+    with mock.patch.multiple(Dropout, **ways), dropout.dropping(keys):
+        jax.eval_shape(run)
+    return seen
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """BERT and its relatives: the states of every layer are those of transformers, and book-keeping is exact on them."""
 
 import re
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +10,14 @@ import transformers
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from dpnlp import dropout
 from dpnlp.checks import BadInput
 from dpnlp.models import bert, pretrained
-from dpnlp.models.layers import Dropout
 from dpnlp.training import clipping
 from dpnlp.training.clipping import Clipping
 from dpnlp.training.parameters import apart
 
 from ..training.test_clipping import assert_equal, clipped_sum, length, reference
-from .agreement import moved
+from .agreement import moved, our_drops, their_drops
 from .hugging_face import change_config
 from .real_weights import minilm
 
@@ -168,28 +165,10 @@ def test_dropout_is_where_theirs_is(tmp_path, kind):
     """The same rates on arrays of the same shapes in the same order."""
     theirs = made(kind)
     theirs.save_pretrained(tmp_path)
-    theirs.set_attn_implementation("eager")
     model, (ids, mask) = pretrained.load_encoder(tmp_path).model, texts(1)
-    expected, found = [], []
-    drop = torch.nn.functional.dropout
-
-    def their_dropout(x, p=0.5, training=True, inplace=False):
-        expected.append((tuple(x.shape), p))
-        return drop(x, p, training, inplace)
-
-    with mock.patch.object(torch.nn.functional, "dropout", their_dropout):
-        their_states(theirs.train(), ids, mask)
-
-    def our_dropout(layer, x):
-        if layer.rate:
-            found.append((x.shape, layer.rate))
-        return x
-
-    keys = jax.random.split(jax.random.key(0), 3)
-    with mock.patch.object(Dropout, "__call__", our_dropout), dropout.dropping(keys):
-        jax.eval_shape(lambda: model(ids, mask))
+    expected = their_drops(theirs, lambda: their_states(theirs, ids, mask))
     assert len({rate for _, rate in expected}) == 2
-    assert found == expected
+    assert our_drops(lambda: model(ids, mask), 3) == expected
 
 
 class Classifier(nnx.Module):

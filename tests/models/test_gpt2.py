@@ -1,23 +1,20 @@
 """GPT-2 against transformers' model with the same weights, against per-example clipping, and against itself padded."""
 
-from unittest import mock
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
-from dpnlp import bookkeeping, dropout
+from dpnlp import bookkeeping
 from dpnlp.checks import BadInput
 from dpnlp.models import cross_entropy, gpt2
 from dpnlp.models.generation import Generation, generate
-from dpnlp.models.layers import Dropout
 from dpnlp.models.lora import ADAPTERS, adapt
 from dpnlp.models.pretrained import load_language_model, save_language_model
 
 from ..training.test_clipping import assert_equal, clipped_sum, reference
-from .agreement import assert_same_logits, moved
+from .agreement import assert_same_logits, moved, our_drops, their_drops
 from .hugging_face import change_config, change_tensors
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -174,23 +171,9 @@ def test_the_clipped_sum_of_adapters_is_exact_and_they_are_folded_in(tmp_path):
 def test_dropout_is_where_transformers_has_it(tmp_path):
     theirs = made(resid_pdrop=0.1, attn_pdrop=0.2, embd_pdrop=0.3)
     model, (ids, mask) = loaded(theirs, tmp_path).model, texts()
-    theirs.set_attn_implementation("eager")
-    drop, seen, ours = torch.nn.functional.dropout, [], []
-
-    def their_dropout(x, p=0.5, training=True, inplace=False):
-        seen.append((tuple(x.shape), p))
-        return drop(x, p, training, inplace)
-
-    def our_dropout(layer, x):
-        ours.append((x.shape, layer.rate))
-        return x
-
-    with mock.patch.object(torch.nn.functional, "dropout", their_dropout):
-        their_logits(theirs.train(), ids, mask)
-    with mock.patch.object(Dropout, "__call__", our_dropout), dropout.dropping(jax.random.split(jax.random.key(0), 4)):
-        jax.eval_shape(lambda: model(ids, mask))
-    assert len({rate for _, rate in seen}) == 3
-    assert ours == seen
+    expected = their_drops(theirs, lambda: their_logits(theirs, ids, mask))
+    assert len({rate for _, rate in expected}) == 3
+    assert our_drops(lambda: model(ids, mask), 4) == expected
 
 
 PROMPTS = [

@@ -222,9 +222,34 @@ def test_dropout_goes_with_the_example_wherever_it_stands():
     np.testing.assert_array_equal(apart, together[order])
 
 
+def test_what_is_dropped_does_not_depend_on_how_far_an_example_is_padded():
+    """Neither of what lies at positions nor of what lies between pairs of them."""
+    keys, layer = jax.random.split(jax.random.key(0), 4), Dropout(0.5)
+    x, scores = normal(4, 16, 6), normal(4, 2, 16, 12)
+    (states,), (shares,) = dropped(layer, x, keys), dropped(layer.of_scores, scores, keys)
+    for queries, seen in ((5, 3), (16, 1), (1, 12), (7, 11)):
+        np.testing.assert_array_equal(dropped(layer, x[:, :queries], keys)[0], states[:, :queries])
+        found = dropped(layer.of_scores, scores[:, :, :queries, :seen], keys)[0]
+        np.testing.assert_array_equal(found, shares[:, :, :queries, :seen])
+
+
+def test_each_pair_of_positions_is_dropped_by_itself_in_each_head():
+    """With a probability of the rate; and no two pairs, heads, examples or uses are dropped together."""
+    keys, x = jax.random.split(jax.random.key(0), 4), np.ones((4, 3, 24, 25), np.float32)
+    first, second = dropped(Dropout(0.5).of_scores, x, keys, uses=2)
+    assert set(np.unique(first)) == {0.0, 2.0}
+    for axis in range(4):
+        lines = np.moveaxis(first, axis, 0).reshape(x.shape[axis], -1) - 1
+        together = np.corrcoef(lines) - np.eye(len(lines))
+        assert np.abs(together).max() < 6 / np.sqrt(lines.shape[1])
+        assert np.abs(lines.mean(axis=1)).max() < 5 / np.sqrt(lines.shape[1])
+    assert np.mean(first == second) == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(x.size))
+
+
 def test_nothing_is_dropped_without_keys_or_without_a_rate():
     x, keys = normal(4, 20), jax.random.split(jax.random.key(0), 4)
     np.testing.assert_array_equal(Dropout(0.5)(x), x)
+    np.testing.assert_array_equal(dropped(Dropout(0.0).of_scores, x[:, None, None], keys)[0], x[:, None, None])
     np.testing.assert_array_equal(dropped(Dropout(0.0), x, keys)[0], x)
     with dropout.dropping(keys):
         assert dropout.next_keys() is not None

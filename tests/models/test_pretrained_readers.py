@@ -11,15 +11,13 @@ import transformers
 from flax import nnx
 from safetensors.numpy import load_file
 
-from dpnlp import dropout
 from dpnlp.checks import BadInput
 from dpnlp.models import bert, word_vectors
-from dpnlp.models.layers import Dropout
 from dpnlp.models.lora import adapted
 from dpnlp.models.pretrained import load_encoder, load_reader, save_encoder, save_reader, word_reader
 from dpnlp.models.readers import Head, Strategy
 
-from .agreement import moved
+from .agreement import moved, our_drops, their_drops
 from .hugging_face import change_config, change_tensors
 from .real_weights import minilm
 from .test_bert import BERT, DISTILBERT, ROBERTA, VOCABULARY
@@ -140,30 +138,14 @@ def test_a_pooler_that_is_there_is_taken_and_else_it_is_fresh(tmp_path, family):
 
 
 @pytest.mark.parametrize(("family", "head"), EACH)
-def test_dropout_is_where_theirs_is(tmp_path, family, head, monkeypatch):
+def test_dropout_is_where_theirs_is(tmp_path, family, head):
     """The same rates on arrays of the same shapes in the same order."""
     theirs = made(family, head)
     theirs.save_pretrained(tmp_path)
-    theirs.set_attn_implementation("eager")
-    given, expected, found = texts(family), [], []
-    drop = torch.nn.functional.dropout
-
-    def their_dropout(x, p=0.5, training=True, inplace=False):
-        expected.append((tuple(x.shape), p))
-        return drop(x, p, training, inplace)
-
-    def our_dropout(layer, x):
-        if layer.rate:
-            found.append((x.shape, layer.rate))
-        return x
-
-    reader = load_reader(tmp_path, head)
-    monkeypatch.setattr(torch.nn.functional, "dropout", their_dropout)
-    their_logits(theirs.train(), given)
-    monkeypatch.setattr(Dropout, "__call__", our_dropout)
-    with dropout.dropping(jax.random.split(jax.random.key(0), 3)):
-        jax.eval_shape(lambda: reader.model(given))
-    assert found == [each for each in expected if each[1]]
+    given, reader = texts(family), load_reader(tmp_path, head)
+    expected = their_drops(theirs, lambda: their_logits(theirs, given))
+    assert expected
+    assert our_drops(lambda: reader.model(given), 3) == expected
     reader = load_reader(tmp_path, head, dropout=0.0)
     assert (reader.model.dropout.rate, reader.model.pooler_dropout.rate) == (0, 0)
 

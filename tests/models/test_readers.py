@@ -38,7 +38,7 @@ def made(strategy, head, *, pooler=True, trained=True, layers=LAYERS, rate=0.0, 
     if strategy is Strategy.LORA:
         adapt(reader, 2, rngs=rngs)
         for layer in adapted(reader).values():
-            layer.B.set_value(0.3 * jax.random.normal(rngs.params(), layer.B.shape))
+            layer.B.set_value(0.1 * jax.random.normal(rngs.params(), layer.B.shape))
     return reader
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpnlp import dropout
 from dpnlp.checks import BadInput
+from dpnlp.models.layers import Linear
 from dpnlp.training import clipping
 from dpnlp.training.clipping import Clipping, Method, Rule
 from dpnlp.training.parameters import apart
@@ -66,6 +67,27 @@ def assert_same_sum(sums, expected, within=1e-5):
 
 def length(sums):
     return math.sqrt(sum(float(jnp.sum(g**2)) for g in sums.values()))
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(3, 2), (64, 32)])
+def test_the_norm_counts_as_half_of_what_the_positions_have_at_least(inputs, outputs):
+    """Positions whose gradients a ⊗ g nearly cancel: what counts is √Σ‖a‖²‖g‖²/2. The loss is Σ_t ⟨a_t W, g_t⟩."""
+    rng, T = np.random.default_rng(0), 4
+    near = 10.0 ** -np.arange(6)[:, None, None]  # how far the positions of a record are from cancelling
+    a = rng.normal(size=(6, 1, inputs)) + near * rng.normal(size=(6, T, inputs))
+    g = rng.normal(size=(6, 1, outputs)) * np.resize([1, -1], T)[:, None] + near * rng.normal(size=(6, T, outputs))
+    each = np.einsum("bti,bto->bio", a, g)
+    norms = np.linalg.norm(each.reshape(6, -1), axis=1)
+    least = np.sqrt(np.sum(np.sum(a**2, axis=2) * np.sum(g**2, axis=2), axis=1)) / 2
+    assert 0 < (norms > least).sum() < 5
+    model = Linear(inputs, outputs, bias=False, rngs=nnx.Rngs(0))
+    batch = tuple(jnp.asarray(side, jnp.float32) for side in (a, g))
+    C = float(least.min()) / 2
+    found = clipped_sum(
+        lambda model, batch: jnp.sum(model(batch[0]) * batch[1], axis=(1, 2)), model, batch, jnp.ones(6), C
+    )
+    factors = C / np.maximum(norms, least)
+    assert_same_sum(found.gradients, {"kernel": np.einsum("b,bio->io", factors, each)}, TIGHTER)
 
 
 @pytest.mark.parametrize("case", CASES)

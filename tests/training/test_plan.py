@@ -20,6 +20,7 @@ from dpnlp.guarantee import Adjacency, Exposure, NoiseSource, Unit
 from dpnlp.training.clipping import Clipping, Rule
 from dpnlp.training.noise import Banded, Independent
 from dpnlp.training.plan import Plan
+from dpnlp.training.rounding import ROUNDING
 
 FAST = Accountant.RDP
 
@@ -127,7 +128,7 @@ def test_the_source_of_noise_and_what_is_not_covered_are_named():
 
 
 def test_the_noise_is_measured_in_clip_norms_and_has_the_bands_of_the_schedule():
-    assert planned(noise_multiplier=3.0).stddev == 1.5
+    assert planned(noise_multiplier=3.0).stddev == 1.5 * (1 + ROUNDING)
     assert planned().noise == Independent()
     assert planned(sampling=Sampling.CYCLIC_POISSON, bands=4).noise == Banded(4, 200)
 

@@ -9,7 +9,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,9 +74,10 @@ class Options:
         lengths = self.lengths or tuple(sorted({min(length, self.longest or length) for length in ladder}))
         if not self.lengths and lengths[-1] < needed:
             raise BadInput(f"longest = {self.longest}: the data has texts of more tokens; cut them, or raise it.")
-        batch = min(self.physical_batch, -(-math.ceil(plan.schedule.lot_size) // devices) * devices)
         exact = plan.contribution.amplifies or jax.default_backend() != "cpu"
-        return Layout(batch, lengths, devices, quarters=not exact)
+        asked = Layout(self.physical_batch, lengths, devices, quarters=not exact)
+        lot = -(-math.ceil(plan.schedule.lot_size) // devices) * devices
+        return replace(asked, physical_batch=min(asked.physical_batch, lot))
 
 
 @dataclass(frozen=True)
