@@ -431,6 +431,14 @@ def test_each_exposure_is_told_exactly_where_it_is_there(guarantee):
     assert {exposure for exposure in Exposure if exposure.sentence in text} == set(guarantee.not_covered)
 
 
+@PATIENT
+@given(guarantees.filter(lambda guarantee: guarantee.is_private))
+def test_that_the_number_of_records_is_public_is_told_where_neighbours_differ_in_it_and_a_sampler_tells_it(guarantee):
+    differ = guarantee.adjacency is Adjacency.ADD_REMOVE and guarantee.sampler != Term("none")
+    told = f"How many {guarantee.unit}s are in the data is treated as public"
+    assert (told in guarantee.statement()) is differ
+
+
 def test_a_single_person_behind_several_records_is_promised_less():
     assert "promised only k·ε and a larger δ." in promise(1.0, 1e-6).statement()
     assert "promised only k·ε." in promise(1.0).statement()

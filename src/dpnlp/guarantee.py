@@ -95,6 +95,7 @@ class Exposure(StrEnum):
     CLASSES = "classes"
     COMPARISON = "comparison"
     DIAGNOSTICS = "diagnostics"
+    HELD_OUT = "held-out"
     HUBS = "hubs"
     LABELS = "labels"
     LENGTH = "length"
@@ -110,11 +111,13 @@ class Exposure(StrEnum):
             Exposure.CLASSES: "Which classes there are was taken from the private data.",
             Exposure.COMPARISON: "How alike the rewritten texts and the original ones are was written out.",
             Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
+            Exposure.HELD_OUT: "Records kept apart for scoring are not protected: they, or exact counts and scores of "
+            "them, are written out. Those that are protected records too are left out, which shows that they are.",
             Exposure.HUBS: "A node with more edges than the mechanism's bound on them is promised nothing.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
             Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",
-            Exposure.TUNING: "Settings were chosen by looking at the private data; those trials are not counted.",
+            Exposure.TUNING: "Several settings were tried on the private data; this ε does not count the other trials.",
             Exposure.VALIDATION: "Private validation data decided when to stop or which model to keep.",
             Exposure.VOCABULARY: "The vocabulary was built from the private texts.",
         }[self]
@@ -190,6 +193,11 @@ class Guarantee:
     def is_private(self) -> bool:
         """False where ε is infinite, that is, where nothing is promised."""
         return math.isfinite(self.epsilon)
+
+    @property
+    def tells_number(self) -> bool:
+        """Whether the number of records follows from what is written of the sampler, and neighbours differ in it."""
+        return self.adjacency is Adjacency.ADD_REMOVE and self.sampler.name != "none"
 
     # What the numbers mean
 
@@ -338,6 +346,11 @@ class Guarantee:
             "not even in it.",
             "Whatever else is released from the same data adds to ε; the data set's ledger keeps the sum.",
         ]
+        if self.tells_number:
+            limits.append(
+                f"How many {self.unit}s are in the data is treated as public: what is written of the sampler "
+                "gives the exact number away."
+            )
         if self.noise_source is NoiseSource.FIXED_SEED:
             limits.append(
                 "The noise came from a fixed seed: whoever knows the seed can take the noise off, and against "

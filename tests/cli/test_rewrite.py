@@ -68,7 +68,7 @@ def test_the_promise_is_local_for_a_text_and_names_the_labels(scored):
     promised = run.guarantee
     assert (promised.epsilon, promised.delta) == (3.0, 0.0)
     assert (promised.unit, promised.adjacency, promised.trust) == (Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL)
-    assert promised.not_covered == (Exposure.LABELS,)
+    assert promised.not_covered == (Exposure.LABELS, Exposure.HELD_OUT)
     assert entry["signature"] == promised.signature()
     assert run.privacy["plan"]["method"] == "echo"
 
@@ -133,7 +133,7 @@ def test_labels_are_drawn_together_with_their_texts_at_no_further_epsilon(dpnlp)
     code, out, err = dpnlp(f"{REWRITE} --name together {flags} --json")
     assert code == 0, err
     run = Run(dpnlp.home / "runs" / "together")
-    assert (run.guarantee.epsilon, run.guarantee.not_covered) == (1.0, ())
+    assert (run.guarantee.epsilon, run.guarantee.not_covered) == (1.0, (Exposure.HELD_OUT,))
     bank = len({*filter(None, (dpnlp.home / "bank.txt").read_text().split("\n"))})
     assert dict(run.guarantee.mechanism.parameters)["candidates"] == len(LABELS) * bank
     assert dict(run.guarantee.mechanism.parameters)["labels"] == len(LABELS)

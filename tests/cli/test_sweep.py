@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from dpnlp.cli.main import main
-from dpnlp.cli.sweep import planned
+from dpnlp.cli.sweep import named_as_tuned, planned
+from dpnlp.guarantee import Exposure
+from dpnlp.runs.folder import Run
 
 from ..tasks.translators import saved, sentences, write_pairs
 
@@ -53,6 +55,17 @@ def test_every_combination_is_a_run_named_by_what_differs(tmp_path):
     assert [run.privacy.seed for run in runs] == [0, 1, 0, 1]
     assert runs[2].privacy.epsilon == 5
     assert runs[2].learning.lot_size == 8
+
+
+def test_runs_that_share_private_data_say_that_several_settings_were_tried(tmp_path):
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump(SETTINGS))
+    others = {**SETTINGS, "data": {**SETTINGS["data"], "train": ["others.jsonl"]}}
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(others))
+    for grids, seeds, tuned in (({"privacy.epsilon": [1, 2]}, [0], True), ({}, [0, 1], True), ({}, [0], False)):
+        file = grid(tmp_path / "g.yaml", settings=["one.yaml", "two.yaml"], grid=grids, seeds=seeds)
+        runs = named_as_tuned(list(planned(file, Path("runs"))))
+        assert len(runs) == (4 if tuned else 2)
+        assert {run.tuned for run in runs} == {tuned}
 
 
 def test_settings_may_change_together(tmp_path):
@@ -113,6 +126,7 @@ def test_a_sweep_makes_what_is_missing_and_ends_in_a_table_a_plot_and_a_page(hom
     assert {row["epsilon"] for row in table["table"]} == {"inf", 8.0}
     assert (home / "plot.png").stat().st_size > 1000
     assert "<table" in (home / "runs" / "small" / "report.html").read_text()
+    assert Run(home / "runs" / "small" / "epsilon_8").guarantee.not_covered == (Exposure.HELD_OUT, Exposure.TUNING)
     made = {path: path.stat().st_mtime_ns for path in (home / "runs").rglob("model.safetensors")}
     assert len(made) == 2
     assert main(shlex.split(f"sweep {file}")) == 0

@@ -230,7 +230,7 @@ def test_stopping_early_is_decided_by_evaluations_and_the_guarantee_is_still_the
     whole = run(case, plan)
     assert (outcome.steps, asked) == (4, [1, 2])
     assert published == [[2], [2, 4]]
-    assert outcome.guarantee == whole.guarantee
+    assert outcome.guarantee == whole.guarantee.with_exposures(Exposure.VALIDATION)
     assert (outcome.guarantee.steps, outcome.guarantee.epsilon) == (6, pytest.approx(plan.epsilon(6), rel=1e-4))
     assert plan.epsilon(4) < 0.95 * outcome.guarantee.epsilon
 

@@ -111,6 +111,11 @@ class Rewrite:
     runs: Path = option(Path("runs"), help="The folder that runs are in", group="the run")
     resume: bool = option(False, help="Go on with a run that was stopped, after its last text", group="the run")
     rewriter: Path = option(help="The folder of a rewriter, as dpnlp pretrain makes it", group="the run")
+    tuned: bool = option(
+        False,
+        help="Say in the statement that this run is one of several on the same private data; dpnlp sweep sets it",
+        group="the run",
+    )
     batch: int = option(
         1024, within=SIZE, help="Texts that are rewritten, and written to the disk, at once", group="the run"
     )

@@ -140,6 +140,9 @@ class Rewriting:
             exposures += [] if self.labels or (self.together and one.is_private) else [Exposure.LABELS]
             exposures += [] if self.classes else [Exposure.CLASSES]
         exposures += [Exposure.COMPARISON] if privacy.diagnostics else []
+        if one.is_private:
+            exposures += [Exposure.HELD_OUT] if "validation" in self.texts or self._scored_on else []
+            exposures += [Exposure.TUNING] if self.asked.tuned else []
         return one.with_exposures(*exposures)
 
     @property
@@ -232,24 +235,29 @@ class Rewriting:
 
     # Scores
 
+    @property
+    def _scored_on(self) -> "Records[Any] | None":
+        """The test texts, where anything is scored."""
+        return None if self.asked.scoring.encoder is None or self.asked.data.label is None else self.test
+
     def _score(self) -> None:
         """A classifier learns from the rewritten texts; those of the test are as they were."""
-        asked = self.asked
-        if asked.scoring.encoder is None or self.test is None or asked.data.label is None:
+        asked, test, name = self.asked, self._scored_on, self.asked.scoring.encoder
+        if test is None or name is None:
             return
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting.downstream import Randomized
 
-        encoder, test, most = SentenceEncoder.load(asked.scoring.encoder), list(self.test), asked.scoring.most
+        encoder, most = SentenceEncoder.load(name), asked.scoring.most
         spent = self.guarantee.epsilon if self.guarantee.is_private else "inf"
         rows = []
         if asked.privacy.diagnostics:
             originals = {split: [one._asdict() for one in islice(its, most)] for split, its in self.texts.items()}
-            row, _ = _learned(encoder, originals, test, Randomized())
+            row, _ = _learned(encoder, originals, list(test), Randomized())
             rows.append({"step": 0, "epsilon": 0.0, "split": "test", **row})
         released = {split: self.folder.rewritten_texts(split, most) for split in self.texts}
         told = Randomized(self.rewriter.carried, self.labels, together=self.together is not None)
-        row, details = _learned(encoder, released, test, told)
+        row, details = _learned(encoder, released, list(test), told)
         rows.append({"step": 1, "epsilon": spent, "split": "test", **row})
         if asked.privacy.diagnostics:
             from dpnlp.metrics.bleu import bleu

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,8 @@ class Sweep:
     compare the runs in a table and a plot. The file holds under `settings` those of a run, or the names of files that
     have them, under `grid` lists of values by dotted name, and `seeds`; names with commas between them change together,
     each value then being a list. What is finished is not made again; what was stopped goes on. Every run is charged to
-    the ledger, so that its sum also covers choosing the best of them."""
+    the ledger, so that its sum also covers choosing the best of them; the ε of one run does not, which its statement
+    names."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = (
         "dpnlp sweep configs/nmt/bsd-grid.yaml",
@@ -46,7 +47,7 @@ class Sweep:
     def run(self) -> None:
         """Makes the runs, and compares them on stdout."""
         folder = self.runs or Path("runs") / self.file.stem
-        grid = list(planned(self.file, folder))
+        grid = named_as_tuned(list(planned(self.file, folder)))
         waiting = [one for one in grid if not one.finished]
         for one in grid if self.dry_run else ():
             print(f"{one.name}{'' if one in waiting else '   finished'}")
@@ -63,6 +64,18 @@ class Sweep:
             raise BadInput(
                 f"{self.file}: {len(failed)} of its {len(grid)} runs could not be made; see the notes above."
             )
+
+
+def named_as_tuned(grid: Sequence[Train | Rewrite]) -> list[Train | Rewrite]:
+    """The runs, of which those that share their private data say so: who takes the best of them has seen all."""
+    own = [_private_data(one) for one in grid]
+    return [replace(one, tuned=one.tuned or own.count(data) > 1) for one, data in zip(grid, own, strict=True)]
+
+
+def _private_data(asked: Train | Rewrite) -> dict[str, Any]:
+    """What says which data are private."""
+    sources = ("train", "texts", "edges", "corpus", "folder")
+    return {name: value for name, value in to_dict(asked)["data"].items() if name in sources}
 
 
 def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:

@@ -33,6 +33,11 @@ class Train(ABC):
     keep_checkpoints: bool = option(
         False, help="Keep the last checkpoint, in which the secret lies that the noise was made of", group="the run"
     )
+    tuned: bool = option(
+        False,
+        help="Say in the statement that this run is one of several on the same private data; dpnlp sweep sets it",
+        group="the run",
+    )
     data: Any
     model: Any
     privacy: Privacy

@@ -303,7 +303,7 @@ class Training:
     def _write_privacy(self, own: Guarantee) -> None:
         """What is promised of the model, earlier runs included."""
         canaries = len(self.planted.canaries) if self.planted else 0
-        own = own.with_canaries(canaries).with_exposures(*self.job.exposures)
+        own = own.with_canaries(canaries).with_exposures(*self._exposures)
         promised = self.job.start.promised(own, self.plan)
         self.folder.write_privacy(
             {
@@ -313,6 +313,13 @@ class Training:
                 "previous": list(self.job.start.signatures),
             }
         )
+
+    @property
+    def _exposures(self) -> tuple[Exposure, ...]:
+        """What of the private data is not covered."""
+        held_out = [Exposure.HELD_OUT] if self.job.held_out else []
+        tuned = [Exposure.TUNING] if self.asked.tuned else []
+        return (*self.job.exposures, *(held_out + tuned if self.asked.privacy.is_private else []))
 
     def _finish(self, outcome: "Outcome") -> None:
         """Scores, answers, the model and the page; then the secret goes, with the checkpoints."""

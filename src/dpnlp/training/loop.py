@@ -120,7 +120,7 @@ def train(
     aggregate: Callable[[Secret], Dataset] | None = None,
     evaluate: Evaluate | None = None,
     publish: Publish = lambda history: None,
-    stop: Stop = lambda history: False,
+    stop: Stop | None = None,
     diagnose: Diagnose | None = None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Outcome:
@@ -129,7 +129,8 @@ def train(
     `owners` names the owner of each example; then an owner with all its examples is one record. `folder` is where
     checkpoints go, and `resume` goes on from the last one, also after a crash. `evaluate` sees a model only when its
     step is on the disk and cannot be made again in another way; `publish` gets all evaluations so far, some of them
-    again after a crash, and `stop` may end the run early, in the light of them. `diagnose` is unsafe: it gets what each
+    again after a crash, and `stop` may end the run early, in the light of them, which the guarantee names: what was
+    evaluated on may be private. `diagnose` is unsafe: it gets what each
     lot showed of the data, and the guarantee says so. `aggregate` releases what the plan counts as made before the
     first step, once that is paid for: the data that are learned from, with noise of the run's own secret. Then `data`
     are the same without noise, and nothing is learned from them. Once `interrupted` says so, the run is kept after the
@@ -139,6 +140,7 @@ def train(
     step = Step(loss, parts.frame, placement.state(parts.rest), plan, optimizer, placement, options.average)
     state, done = step.start(parts.parameters), 0
     diagnostics = [Exposure.DIAGNOSTICS] if diagnose else []
+    chosen = [Exposure.VALIDATION] if stop else []
     record = _fresh(plan, secret, bool(diagnose), bool(charge))
     checkpoints = Checkpoints(folder) if folder else None
     begun = checkpoints is not None and checkpoints.last is not None
@@ -146,7 +148,7 @@ def train(
         if not resume:
             raise BadInput(f"folder = {folder}: there is a run in it already; resume it, or choose another folder.")
         done, state, record = checkpoints.load(state, record.plan)
-    guarantee = plan.guarantee(record.secret.kind, *diagnostics)
+    guarantee = plan.guarantee(record.secret.kind, *diagnostics, *chosen)
     lots = Lots(plan.schedule, record.secret)
     people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
     _refuse_other_data(plan, data, people)
@@ -180,7 +182,7 @@ def train(
         if evaluate and done and (done == last or _falls_on(done, options.evaluate_every)):
             record = record.evaluated(done, evaluate(trained()))
             publish(record.history)
-            return done < last and stop(record.history)
+            return stop is not None and done < last and stop(record.history)
         return False
 
     waiting: deque[jax.Array] = deque()
