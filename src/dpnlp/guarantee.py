@@ -112,7 +112,7 @@ class Exposure(StrEnum):
             Exposure.COMPARISON: "How alike the rewritten texts and the original ones are was written out.",
             Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
             Exposure.HELD_OUT: "Records kept apart for scoring are not protected: they, or exact counts and scores of "
-            "them, are written out. Those that are protected records too are left out, which shows that they are.",
+            "them, are written out, and those that are protected records too are left out, which shows.",
             Exposure.HUBS: "A node with more edges than the mechanism's bound on them is promised nothing.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
