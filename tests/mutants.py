@@ -348,6 +348,13 @@ DEFECTS = (
         ("mechanisms/test_laplace.py",),
     ),
     Defect(
+        "clipping: positions that cancel may be longer than the noise is made for",
+        "training/clipping.py",
+        "jnp.sqrt(self.spread) / 2)",
+        "0 * self.spread)",
+        in_clipping("the_norm_counts_as_half_of_what_the_positions_have_at_least"),
+    ),
+    Defect(
         "clipping: the rounding of bfloat16 not counted",
         "training/clipping.py",
         "(self.scaling + self.positions * UNIT) * math.sqrt(self.positions)",
@@ -501,6 +508,20 @@ DEFECTS = (
         in_step("law_3_every_trained_parameter_gets_noise_of_the_planned_size_and_of_its_own"),
     ),
     Defect(
+        "step: what rounding took from the sum over a lot is forgotten where there is noise",
+        "training/step.py",
+        "lost = jax.tree.map(jnp.add, lost, noise) if lost else noise",
+        "lost = noise",
+        in_step("what_is_small_beside_the_sum_so_far_is_not_rounded_away"),
+    ),
+    Defect(
+        "step: what rounding took from the sum over a lot is not kept",
+        "training/contributions.py",
+        "gradients[name], lost[name] = two_sum(gradients[name], lost[name], own)",
+        "gradients[name] = gradients[name] + own",
+        in_step("what_is_small_beside_the_sum_so_far_is_not_rounded_away"),
+    ),
+    Defect(
         "step: dropout by the place in the batch, not by the example",
         "training/step.py",
         "in_axes=(None, 0))(key, examples.rows)",
@@ -582,6 +603,13 @@ DEFECTS = (
         "training/loop.py",
         "if plan.schedule.records != found:",
         "if False:",
+        in_loop("what_cannot_be_run_is_refused"),
+    ),
+    Defect(
+        "loop: a physical batch that the devices cannot share is taken for one that they can",
+        "training/loop.py",
+        "asked = Layout(self.physical_batch, lengths,",
+        "asked = Layout(self.physical_batch // devices * devices, lengths,",
         in_loop("what_cannot_be_run_is_refused"),
     ),
     Defect(
@@ -676,6 +704,13 @@ DEFECTS = (
         "return self.noise_multiplier * self.clipping.norm * ",
         "return self.noise_multiplier * min(1.0, self.clipping.norm, 0.1) * ",
         (*PLAN, *in_step()),
+    ),
+    Defect(
+        "plan: noise for the clip norm alone, as if nothing were rounded",
+        "training/plan.py",
+        "self.clipping.norm * (1 + ROUNDING) if",
+        "self.clipping.norm if",
+        PLAN,
     ),
     Defect(
         "plan: less ε shown than was spent",
@@ -1012,6 +1047,13 @@ DEFECTS = (
         ">= self.schedule.steps:",
         "> self.schedule.steps:",
         SAMPLING,
+    ),
+    Defect(
+        "dropout: what attention drops depends on how far a text is padded",
+        "models/attention.py",
+        "shares = dropout.of_scores(",
+        "shares = dropout(",
+        ("models/test_attention.py::test_what_attention_drops_does_not_depend_on_how_far_a_text_is_padded",),
     ),
     Defect(
         "data: the first examples instead of the chosen ones",
@@ -3550,6 +3592,13 @@ DEFECTS = (
         "State(parameters, optimizer, noise_state, average, carried)",
         "State(parameters, optimizer, noise_state, average, state.carried)",
         BY_HAND,
+    ),
+    Defect(
+        "federated: what rounding took is not averaged as the updates are",
+        "federated/averaging.py",
+        "lost = Query(scaled(sums.lost), ",
+        "lost = Query(sums.lost, ",
+        ("laws/test_federated_laws.py::test_law_2_the_fixed_estimator_looks_at_no_weight_of_the_lot",),
     ),
     Defect(
         "federated: the count goes without noise",

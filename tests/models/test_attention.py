@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from dpnlp import dropout
 from dpnlp.models import attention
 
 GPU = jax.devices()[0].device_kind.startswith("NVIDIA")
@@ -41,6 +42,18 @@ def test_a_bias_stays_with_xla(on_a_gpu):
 def test_another_device_stays_with_xla(monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(device_kind="cpu")])
     assert not attention.fused(*states(), None)
+
+
+def test_what_attention_drops_does_not_depend_on_how_far_a_text_is_padded():
+    layer = attention.Attention(12, 3, 4, bias=True, scale=0.5, dropout=0.5, rngs=nnx.Rngs(0))
+    x, keys = jax.random.normal(jax.random.key(1), (4, 9, 12)), jax.random.split(jax.random.key(0), 4)
+
+    @jax.jit
+    def states(x):
+        with dropout.dropping(keys):
+            return layer(x, layer.keys_values(x), attention.real(jnp.arange(x.shape[1])[None] < 5))
+
+    np.testing.assert_allclose(states(x)[:, :5], states(x[:, :5]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.skipif(not GPU, reason="needs an NVIDIA GPU")

@@ -60,6 +60,16 @@ def after(step, parameters, sums, key=NOISE):
     return {name: np.asarray(value) for name, value in state.parameters.items()}
 
 
+class Arrow(nnx.Module):
+    """An example's gradient is the example."""
+
+    def __init__(self, width):
+        self.place = nnx.Param(jnp.zeros(width))
+
+    def __call__(self, x):
+        return x @ self.place[...]
+
+
 def line_gradients(model, x, y):
     """Of ‖xW + b − y‖², for each example: 2x ⊗ (xW + b − y), and the same without x."""
     weight, bias = (np.asarray(v, np.float64) for v in (model.dense.kernel[...], model.dense.bias.value[...]))
@@ -104,6 +114,16 @@ def test_law_2_a_plan_without_privacy_divides_by_the_expected_size_too():
     moved = after(step, parameters, summed(step, parameters, Arrays((x, y)), np.arange(7), 16))
     total = clipped_line_sum(model, x[:7], y[:7], math.inf)
     assert_same(moved, {name: parameters[name] - total[name] / 10 for name in parameters})
+
+
+@pytest.mark.parametrize("noise_multiplier", [0.0, 1e-12])
+def test_what_is_small_beside_the_sum_so_far_is_not_rounded_away(noise_multiplier):
+    """One record of 1 and 4,095 of 3e-8, half a unit of float32 beside it, in batches of one."""
+    x = np.full((4096, 1), 3e-8, np.float32)
+    x[0] = 1
+    step, parameters = begun(Arrow(1), lambda model, x: model(x), planned(2.0, noise_multiplier, Schedule(4096, 1, 1)))
+    moved = after(step, parameters, summed(step, parameters, Arrays(x), np.arange(4096), 1))
+    np.testing.assert_allclose(moved["place"], -(1 + 4095 * 3e-8), rtol=2e-7)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
