@@ -145,9 +145,18 @@ def test_law_2_the_fixed_estimator_looks_at_no_weight_of_the_lot(way):
     heavy = _unit(plan)._replace(beside=plan.contribution.nothing()._replace(weight=jnp.float32(1e3)))
     expected = 1 / 3 if way == "fixed" else 1 / (0.5 * 2.0)
     for sums in (_unit(plan), heavy):
-        for part in plan.contribution.query(plan, sums._replace(lost=sums.gradients)):
-            move, _ = plan.contribution.gradient(plan, part, ())
-            np.testing.assert_allclose(move["place"], expected, rtol=1e-6)
+        move, _ = plan.contribution.gradient(plan, plan.contribution.query(plan, sums)[0], ())
+        np.testing.assert_allclose(move["place"], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_rounding_took_from_the_updates_is_averaged_as_they_are(way):
+    plan, _ = answering(way, Rule.FLAT)
+    sums = _unit(plan)._replace(beside=plan.contribution.nothing()._replace(weight=jnp.float32(20)))
+    lost = jax.tree.map(lambda total: 0.25 * total, sums.gradients)
+    answer, beside = plan.contribution.query(plan, sums._replace(lost=lost))
+    np.testing.assert_allclose(beside.updates["place"], 0.25 * answer.updates["place"], rtol=1e-6)
+    assert not np.any(jax.tree.leaves(beside.within))
 
 
 @pytest.mark.parametrize("z", [0.2, 1.0])
