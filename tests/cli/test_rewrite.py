@@ -312,7 +312,7 @@ def test_a_delta_that_is_too_large(dpnlp):
     ("line", "said"),
     [
         (f"{REWRITE} --name scored", "--name = scored: there is a run in runs/scored already"),
-        (f"{REWRITE} --name no --resume", "--name = no: the run in runs/no is not there; leave out --resume"),
+        (f"{REWRITE} --name no --resume", "--name = no: there is no run in runs/no to go on with; leave out --resume"),
         (
             "rewrite --name scored --rewriter echo --resume --data.train notes.jsonl",
             "the run in runs/scored is finished",

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import Config, as_typed, help_text, nearest, parse, width
+from dpnlp.cli.interruption import stoppable
 from dpnlp.foreign import visible
 from dpnlp.home import cache, owned
 
@@ -85,8 +86,9 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # A terminal without ε still gets the figures.
     try:
-        code = _dispatch([word for word in words if word != "--debug"], commands)
-        sys.stdout.flush()
+        with stoppable():
+            code = _dispatch([word for word in words if word != "--debug"], commands)
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # What is still buffered would fail again when the interpreter exits.

@@ -9,6 +9,7 @@ from dpnlp.cli.output import figure, print_facts, print_guarantee, print_json
 from dpnlp.cli.ranges import COUNT, DELTA, EPSILON, NAME, PROMISED, SEED, SIZE
 from dpnlp.cli.sections import Files
 from dpnlp.runs.folder import Run
+from dpnlp.runs.lifecycle import Stage, attended, command_of, finish, stage_of
 from dpnlp.runs.tables import label, scores
 
 if TYPE_CHECKING:
@@ -135,18 +136,23 @@ class Rewrite:
     @property
     def finished(self) -> bool:
         """Whether the run is there, all of it."""
-        return Run(self.runs / self.name).report.exists()
+        return stage_of(Run(self.runs / self.name)) is Stage.FINISHED
 
     @property
     def begun(self) -> bool:
         """Whether a run is there that can be gone on with."""
-        return (self.runs / self.name).exists()
+        return stage_of(Run(self.runs / self.name)) in (Stage.BEGUN, Stage.PUBLISHED)
 
     def made(self) -> Run:
         """Rewrites, and says nothing."""
-        from dpnlp.cli.rewriting import Rewriting
+        run = Run(self.runs / self.name)
+        with attended(run, self.resume, command_of(self.VERB, run)) as stage:
+            if stage is not Stage.PUBLISHED:
+                from dpnlp.cli.rewriting import Rewriting
 
-        return Rewriting(self).run()
+                Rewriting(self).run()
+            finish(run, keep_checkpoints=False)
+        return Run.open(run.path)
 
 
 def _entry(run: Run) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import json
 import secrets
 import shlex
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +26,8 @@ from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed, seeded
 from dpnlp.rewriting import folders
 from dpnlp.rewriting.base import LabelledRewriter, Rewriter
-from dpnlp.runs.folder import Run
+from dpnlp.runs.folder import PRIVACY, Run
+from dpnlp.runs.lifecycle import begin
 from dpnlp.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -41,14 +41,6 @@ class Rewriting:
 
     def __init__(self, asked: "Rewrite") -> None:
         self.asked, self.path = asked, asked.runs / asked.name
-        if not asked.resume and (self.path / "config.yaml").exists():
-            raise BadInput(
-                f"name = {asked.name}: there is a run in {self.path} already; choose another name, or go on with it by "
-                f"{self._resuming}"
-            )
-        if asked.resume and (asked.finished or not asked.begun):
-            what = "is finished" if asked.finished else "is not there"
-            raise BadInput(f"name = {asked.name}: the run in {self.path} {what}; leave out --resume.")
         corpus = asked.data.splits()
         if corpus.train is None:
             raise BadInput("data.train is not given: name the file to rewrite, or a corpus.")
@@ -66,17 +58,20 @@ class Rewriting:
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
         self._refuse_delta()
 
-    def run(self) -> Run:
+    def run(self) -> None:
         """From the ledger to the report."""
         from dpnlp.runs.page import page_of_run
 
         if self.asked.resume:
             self.folder = Run.open(self.path)
-            self._refuse_another_promise()
         else:
             self.guarantee  # noqa: B018  (what cannot be promised is refused before anything is written)
             command = shlex.join(["dpnlp", *sys.argv[1:]])
             self.folder = Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
+            begin(self.folder)
+        if (self.path / PRIVACY).exists():
+            self._refuse_another_promise()
+        else:  # Nothing was charged under another id.
             self._write_privacy()
         self._charge()
         for place, (split, records) in enumerate(self.texts.items()):
@@ -84,7 +79,6 @@ class Rewriting:
         self._score()
         self._leaks()
         self.folder.write_report(page_of_run(self.folder))
-        return Run.open(self.path)
 
     def _with_labels(self, made: Rewriter) -> LabelledRewriter:
         """What draws labels together with their texts."""
@@ -189,15 +183,10 @@ class Rewriting:
             ledger = Ledger(chosen) if chosen else Ledger.beside(records.place)
             files.setdefault(ledger.path, []).extend(records.files)
         run = self.folder.privacy["plan"]["run"]
-        try:
-            for path, texts in files.items():
-                if self.guarantee.is_private or path.exists():
-                    what, mark = f"dpnlp rewrite {self.asked.name}", fingerprint(*sorted(texts), ledger=Ledger(path))
-                    Ledger(path).charge(what, self.event, self.rewriter.unit, self.guarantee.adjacency, mark, run)
-        except BadInput:
-            if not self.asked.resume:
-                shutil.rmtree(self.path, ignore_errors=True)  # Nothing was begun.
-            raise
+        for path, texts in files.items():
+            if self.guarantee.is_private or path.exists():
+                what, mark = f"dpnlp rewrite {self.asked.name}", fingerprint(*sorted(texts), ledger=Ledger(path))
+                Ledger(path).charge(what, self.event, self.rewriter.unit, self.guarantee.adjacency, mark, run)
 
     # Rewriting
 
@@ -212,7 +201,7 @@ class Rewriting:
                 file.append([json.dumps(line, ensure_ascii=False) for line in self._rewritten(some)])
                 bar.advance(self.guarantee.epsilon, len(some))
                 if interrupted():
-                    raise KeyboardInterrupt(f"interrupted; what is rewritten is kept. Go on with: {self._resuming}")
+                    raise KeyboardInterrupt
 
     def _rewritten(self, records: Sequence[Any]) -> Iterator[dict[str, str]]:
         texts = [record.text for record in records]
@@ -228,10 +217,6 @@ class Rewriting:
         if self.labels:
             labels = [self.names[one] for one in self.labels.release([self.names.index(label) for label in labels])]
         yield from ({"text": text, "label": label} for text, label in zip(texts, labels, strict=True))
-
-    @property
-    def _resuming(self) -> str:
-        return f"dpnlp rewrite {shlex.quote(str(self.path / 'config.yaml'))} --resume"
 
     # Scores
 

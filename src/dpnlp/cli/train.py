@@ -13,6 +13,7 @@ from dpnlp.cli.sections import Audit, Federated, Learning, Privacy, Scoring, Tex
 from dpnlp.cli.tasks import task_of, verb_of
 from dpnlp.guarantee import percent
 from dpnlp.runs.folder import Run
+from dpnlp.runs.lifecycle import Stage, attended, command_of, finish, stage_of
 from dpnlp.runs.tables import label, scores
 
 if TYPE_CHECKING:
@@ -69,19 +70,24 @@ class Train(ABC):
 
     def made(self) -> Run:
         """Trains, and says nothing."""
-        from dpnlp.cli.training import Training
+        run = Run(self.runs / self.name)
+        with attended(run, self.resume, command_of(self.VERB, run)) as stage:
+            if stage is not Stage.PUBLISHED:
+                from dpnlp.cli.training import Training
 
-        return Training(self).run()
+                Training(self).run()
+            finish(run, self.keep_checkpoints)
+        return Run.open(run.path)
 
     @property
     def finished(self) -> bool:
         """Whether the run is there, all of it."""
-        return Run(self.runs / self.name).model.exists()
+        return stage_of(Run(self.runs / self.name)) is Stage.FINISHED
 
     @property
     def begun(self) -> bool:
         """Whether a run is there that can be gone on with."""
-        return Run(self.runs / self.name).checkpoints.is_dir()
+        return stage_of(Run(self.runs / self.name)) in (Stage.BEGUN, Stage.PUBLISHED)
 
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:

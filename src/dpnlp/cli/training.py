@@ -2,7 +2,6 @@
 
 import math
 import shlex
-import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from dpnlp import events
 from dpnlp.accounting.accountant import delta_warning
 from dpnlp.accounting.ledger import Ledger
+from dpnlp.atomic import Growing
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict, warn
 from dpnlp.cli.interruption import interruptible
@@ -21,6 +21,7 @@ from dpnlp.cli.splits import apart
 from dpnlp.cli.start import Start
 from dpnlp.guarantee import Exposure, Guarantee
 from dpnlp.runs.folder import Run
+from dpnlp.runs.lifecycle import begin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,14 +154,6 @@ class Training:
 
         self.asked = asked
         self.path = asked.runs / asked.name
-        self.fresh = not asked.resume
-        if asked.resume:
-            self._refuse_finished()
-        elif (self.path / "config.yaml").exists():
-            raise BadInput(
-                f"name = {asked.name}: there is a run in {self.path} already; choose another name, or go on with it by "
-                f"{self._resuming}"
-            )
         self.job = asked.job()
         self.planted = planted(asked, self.job)
         records = self.job.records  # Canaries that were put in are records like any other.
@@ -173,7 +166,7 @@ class Training:
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
             warn(note)
 
-    def run(self) -> Run:
+    def run(self) -> None:
         """From the first score to the report."""
         self.folder = Run.open(self.path) if self.asked.resume else self._created()
         if self.planted:
@@ -182,8 +175,7 @@ class Training:
         before = self._before()
         outcome = self._trained(before)
         self._write_privacy(outcome.guarantee)
-        self._finish(outcome)
-        return Run.open(self.path)
+        self._publish_all(outcome)
 
     @property
     def _secret(self) -> Any:
@@ -196,54 +188,34 @@ class Training:
 
     def _created(self) -> Run:
         command = shlex.join(["dpnlp", *sys.argv[1:]])
-        return Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
-
-    def _refuse_finished(self) -> None:
-        if not self.path.exists():
-            raise BadInput(
-                f"name = {self.asked.name}: there is no run in {self.path} to go on with; leave out --resume."
-            )
-        if Run.open(self.path).model.exists():
-            raise BadInput(
-                f"name = {self.asked.name}: the run in {self.path} is finished; to train its model further, start "
-                f"another run with --model.start {self.path}."
-            )
+        run = Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
+        begin(run)
+        return run
 
     def _trained(self, before: Sequence[Mapping[str, Any]]) -> "Outcome":
         from dpnlp.training import train
 
         asked, learning = self.asked, self.asked.learning
-        try:
-            with interruptible() as interrupted:
-                return train(
-                    self.job.start.model,
-                    self.job.loss,
-                    self.job.dataset,
-                    self.plan,
-                    learning.build().build(self.plan.schedule.steps),
-                    options_of(asked, self.plan),
-                    trains=self.job.start.trains,
-                    owners=self.job.owners,
-                    secret=self._secret,
-                    folder=self.folder.checkpoints,
-                    resume=asked.resume,
-                    charge=self._charge(),
-                    aggregate=None if (make := self.job.aggregate) is None else partial(make, self.plan),
-                    evaluate=self._evaluate if self.job.held_out.get("validation") else None,
-                    publish=lambda history: self._publish(before, history),
-                    diagnose=self._diagnose if asked.privacy.diagnostics else None,
-                    interrupted=interrupted,
-                )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"interrupted; a checkpoint is kept. Go on with: {self._resuming}") from None
-        except BadInput:
-            if self.fresh and not self.folder.checkpoints.exists():
-                shutil.rmtree(self.path, ignore_errors=True)  # Nothing was begun.
-            raise
-
-    @property
-    def _resuming(self) -> str:
-        return f"dpnlp train {shlex.quote(str(self.path / 'config.yaml'))} --resume"
+        with interruptible() as interrupted:
+            return train(
+                self.job.start.model,
+                self.job.loss,
+                self.job.dataset,
+                self.plan,
+                learning.build().build(self.plan.schedule.steps),
+                options_of(asked, self.plan),
+                trains=self.job.start.trains,
+                owners=self.job.owners,
+                secret=self._secret,
+                folder=self.folder.checkpoints,
+                resume=asked.resume,
+                charge=self._charge(),
+                aggregate=None if (make := self.job.aggregate) is None else partial(make, self.plan),
+                evaluate=self._evaluate if self.job.held_out.get("validation") else None,
+                publish=lambda history: self._publish(before, history),
+                diagnose=self._diagnose if asked.privacy.diagnostics else None,
+                interrupted=interrupted,
+            )
 
     def _charge(self) -> "Charge | None":
         """A private run is charged to the ledger beside its data; one without privacy only where there is a ledger."""
@@ -295,8 +267,12 @@ class Training:
     def _diagnose(self, step: int, seen: Mapping[str, float]) -> None:
         import json
 
-        with (self.path / "diagnostics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, **seen}) + "\n")
+        if step > self._diagnostics.lines:  # A step that is made again shows the same again.
+            self._diagnostics.append([json.dumps({"step": step, **seen})])
+
+    @cached_property
+    def _diagnostics(self) -> Growing:
+        return Growing(self.path / "diagnostics.jsonl")
 
     # What is left behind
 
@@ -321,8 +297,8 @@ class Training:
         tuned = [Exposure.TUNING] if self.asked.tuned else []
         return (*self.job.exposures, *(held_out + tuned if self.asked.privacy.is_private else []))
 
-    def _finish(self, outcome: "Outcome") -> None:
-        """Scores, answers, the model and the page; then the secret goes, with the checkpoints."""
+    def _publish_all(self, outcome: "Outcome") -> None:
+        """Scores, answers, the model and the page."""
         from dpnlp.runs.page import page_of_run
 
         rows, details = self.folder.metrics(), {}
@@ -337,10 +313,9 @@ class Training:
             self.folder.write_details(details)
         if self.planted:
             self._audit(self.planted, outcome)
-        self.job.save(outcome.model, self.folder.model)
+        if not self.folder.model.exists():  # A folder appears with all that is in it.
+            self.job.save(outcome.model, self.folder.model)
         self.folder.write_report(page_of_run(self.folder))
-        if not self.asked.keep_checkpoints:
-            shutil.rmtree(self.folder.checkpoints, ignore_errors=True)
 
     def _audit(self, planted: "Planted", outcome: "Outcome") -> None:
         """Looks for the canaries, which only this run has seen, so that its own ε is what they test."""
@@ -350,7 +325,9 @@ class Training:
             warn(found["statement"])
 
     def _beside_earlier(self, split: str, lines: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
-        """The lines, each with what the model answered before it was trained, where that is known."""
+        """The lines, each with what the model answered before it was trained, where it was asked then."""
+        if not any((row["step"], row["split"]) == (0, split) for row in self.folder.metrics()):
+            return list(lines)
         earlier = [line.get("before", line["hypothesis"]) for line in self.folder.predictions(split)]
         return [{**line, "before": was} for line, was in zip(lines, earlier, strict=True)] if earlier else list(lines)
 
