@@ -36,6 +36,7 @@ class Defect:
 
 PLD, RDP = ("accounting/test_pld.py",), ("accounting/test_rdp.py",)
 TRAIN = ("cli/test_train.py",)
+LIFECYCLE, ATOMIC = ("runs/test_lifecycle.py",), ("test_atomic.py",)
 SUBSAMPLING, CALIBRATION = ("accounting/test_subsampling.py",), ("accounting/test_calibration.py",)
 LEDGER, COMPOSITION = ("accounting/test_ledger.py",), ("accounting/test_composition.py",)
 IDENTITY = ("data/test_identity.py",)
@@ -1212,10 +1213,52 @@ DEFECTS = (
     ),
     Defect(
         "train: checkpoints, and the secret in them, left behind",
-        "cli/training.py",
-        "if not self.asked.keep_checkpoints:",
+        "runs/lifecycle.py",
+        "if not keep_checkpoints and run.checkpoints.exists():",
         "if False:",
-        TRAIN,
+        LIFECYCLE,
+    ),
+    Defect(
+        "run: two processes at one run",
+        "runs/lifecycle.py",
+        'with alone(run.path, f"name = {run.name}: another process is at the run in {run.path}; wait until it ends."):',
+        "with suppress():",
+        LIFECYCLE,
+    ),
+    Defect(
+        "run: a report alone makes it finished",
+        "runs/lifecycle.py",
+        "if (run.path / _STAGE).exists():",
+        "if False:",
+        LIFECYCLE,
+    ),
+    Defect(
+        "a growing file: what a kill cut short is made a second time",
+        "atomic.py",
+        'waiting = self._next.read_bytes() if self._next.exists() else b""',
+        'waiting = b""',
+        ATOMIC,
+    ),
+    Defect(
+        "a file: written in its place, not beside it",
+        "atomic.py",
+        "            beside.replace(file)\n            fsync_path(file.parent)\n\n        yield put",
+        "            file.write_bytes(data)\n\n        yield put",
+        ATOMIC,
+    ),
+    Defect(
+        "a lock: one that another has made anew is taken for ours",
+        "atomic.py",
+        "            if _is_at(opened, path):\n                if not os.fstat",
+        "            if True:\n                if not os.fstat",
+        ATOMIC,
+    ),
+    Defect(
+        "sweeping: what somebody is writing goes",
+        "atomic.py",
+        "                if lock is not None and beside != path:",
+        "                if beside != path:",
+        ATOMIC,
     ),
     Defect(
         "train: an interrupted run keeps nothing",
