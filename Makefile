@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint mutants redteam clean
+.PHONY: demo test lint mutants mutation redteam clean
 
 # A clinic's notes, a model with privacy and one without, and what each of them gives away: all of it is in demo/.
 demo: $(VENV)/installed
@@ -21,6 +21,11 @@ lint: $(VENV)/peers
 # Plants known defects one by one in a copy and says which tests notice; ONLY=word picks some.
 mutants: $(VENV)/peers
 	$(BIN)/python tests/mutants.py $(ONLY)
+
+# Changes the code in 600 random places, one at a time, and says which changes no test notices. It takes hours, can be
+# stopped, and goes on where it was; ONLY=word picks files, JOBS=n tries as many at once.
+mutation: $(VENV)/peers
+	ONLY="$(ONLY)" JOBS="$(or $(JOBS),1)" nice $(BIN)/python tests/mutation.py
 
 # Tries to break the stated promises from outside, a hundred times as hard as `make test` does.
 redteam: $(VENV)/peers

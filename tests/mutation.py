@@ -1,0 +1,388 @@
+"""Mutation testing: small changes all over the code, a seeded sample of them, and whether the tests notice.
+
+    make mutation                  goes on where it was stopped, and prints the score and what survives
+    make mutation ONLY=accounting  only files whose path contains the word
+    make mutation SAMPLE=1000 JOBS=4
+
+Where `mutants` plants defects that somebody thought of, here Cosmic Ray changes an operator, a number or a condition
+wherever there is one. It changes the text of a file and nothing else, so that decorated functions and whatever JAX
+traces are changed too. Each change is tried with the tests that should notice it: those named after the file, those of
+the defects that are planted in it, and those that import it. A process with the libraries loaded is forked for each, so
+that a change costs what its first failing test costs.
+
+Of each place one change can be drawn. Which ones are follows from the seed and from the lines around a place, so that
+work on one function leaves the rest of the sample as it is. What was tried is kept in .cache/mutation.jsonl: a change
+that was noticed stays noticed until its lines change, and one that survived is tried again when its tests change.
+
+survivors.toml says of each change that no test can notice why that is so.
+"""
+
+import ast
+import hashlib
+import json
+import multiprocessing
+import os
+import re
+import runpy
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from queue import Queue
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+RESULTS = ROOT / ".cache" / "mutation.jsonl"
+SURVIVORS = HERE / "survivors.toml"
+SEED, SAMPLE = 22, 600
+LEAST = 0.95
+"""The share of the sample that has to be noticed or explained."""
+SECONDS, TIMES = 60, 6
+"""How long the tests of one change may take: at least so long, and so many times what they take without it."""
+
+CODE = (
+    *("guarantee.py", "events.py", "accounting", "mechanisms", "runs/provenance.py", "cli/start.py"),
+    *("federated", "rewriting", "training"),
+)
+"""What is changed, cheapest tests first."""
+LIBRARIES = ("numpy", "scipy.stats", "scipy.optimize", "dp_accounting", "hypothesis", "pytest", "jax", "optax")
+LIBRARIES += ("flax.nnx", "orbax.checkpoint", "tokenizers", "safetensors.numpy")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one change is made in a file under src/dpnlp, and which."""
+
+    key: str
+    file: str
+    operator: str
+    occurrence: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Mutant(Place):
+    """A change, and the lines before and after it."""
+
+    old: str
+    new: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant: noticed, survived, or endless, where the tests did not come to an end."""
+
+    key: str
+    file: str
+    line: int
+    old: str
+    new: str
+    fate: str
+    by: str
+    seconds: float
+    tests: str
+
+
+# Which changes
+
+
+def sample(files: list[str], many: int) -> list[Mutant]:
+    """So many changes, drawn by the hashes of their places from all files, in the order of CODE."""
+    chosen = sorted((place for file in files for place in places_in(file)), key=lambda place: place.key)[:many]
+    return [_mutated(place) for place in sorted(chosen, key=lambda place: (files.index(place.file), place.key))]
+
+
+def places_in(file: str) -> list[Place]:
+    """One change for each place of a file, but for types."""
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.plugins import get_operator
+
+    source = (ROOT / "src/dpnlp" / file).read_text(encoding="utf-8")
+    nodes, lines, types = list(ast_nodes(get_ast(source))), source.splitlines(), _types(source)
+    drawn: dict[tuple[int, int], Place] = {}
+    for name in _operators():
+        operator, occurrence = get_operator(name)(), -1
+        for node in nodes:
+            for start, _ in operator.mutation_positions(node):
+                occurrence += 1
+                if any(first <= start < last for first, last in types):
+                    continue
+                around = lines[max(0, start[0] - 4) : start[0] + 3]
+                place = Place(_digest(SEED, file, name, start[1], *around), file, name, occurrence, start[0])
+                if start not in drawn or place.key < drawn[start].key:
+                    drawn[start] = place
+    return list(drawn.values())
+
+
+def _mutated(place: Place) -> Mutant:
+    """The change itself."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    source = (ROOT / "src/dpnlp" / place.file).read_text(encoding="utf-8")
+    text = mutate_code(source, get_operator(place.operator)(), place.occurrence)
+    return Mutant(**asdict(place), **_difference(source.splitlines(), text.splitlines()), text=text)
+
+
+def _difference(lines: list[str], changed: list[str]) -> dict[str, str]:
+    """The lines that differ, before and after."""
+    first = next(at for at, (one, other) in enumerate(zip(lines, changed, strict=False)) if one != other)
+    last = next(at for at, (one, other) in enumerate(zip(lines[::-1], changed[::-1], strict=False)) if one != other)
+    cut = [" ".join(line.strip() for line in text[first : len(text) - last]) for text in (lines, changed)]
+    return {"old": cut[0], "new": cut[1]}
+
+
+_BITS, _IDENTITY = {"BitAnd", "BitOr", "BitXor", "LShift", "RShift"}, {"Is", "IsNot"}
+
+
+@cache
+def _operators() -> tuple[str, ...]:
+    """What Cosmic Ray can change, but for what would only be refused by every number: 0.5 << 2, or 1 is 1."""
+    from cosmic_ray.plugins import operator_names
+
+    def plausible(name: str) -> bool:
+        was, _, becomes = name.rpartition("_")[0].rpartition("_")[2], "", name.rpartition("_")[2]
+        return not any(becomes in kind and was not in kind for kind in (_BITS, _IDENTITY))
+
+    return tuple(name for name in sorted(operator_names()) if "/Variable" not in name and plausible(name))
+
+
+def _types(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where types are, as annotations or under a name: they decide nothing when the program runs."""
+    tree, found = ast.parse(source), list[ast.expr]()
+    for node in ast.walk(tree):
+        found += [part for name in ("annotation", "returns") if (part := getattr(node, name, None)) is not None]
+    found += [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.BitOr)
+    ]
+    return [((part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)) for part in found]
+
+
+def files_of(word: str = "") -> list[str]:
+    """The files that are changed, those with cheap tests first."""
+    package = ROOT / "src/dpnlp"
+    found = [path for place in CODE for path in (sorted((package / place).glob("*.py")) or [package / place])]
+    names = [str(path.relative_to(package)) for path in found if path.is_file() and path.name != "__init__.py"]
+    return [name for name in names if word in name]
+
+
+# Which tests
+
+
+@cache
+def tests_of(file: str) -> tuple[str, ...]:
+    """The tests that should notice changes of a file, the most likely first."""
+    from mutants import DEFECTS
+
+    package, stem = Path(file).parent, Path(file).stem
+    own = [HERE / package / f"test_{stem}.py"]
+    planted = [test for defect in DEFECTS if defect.file == file for test in defect.tests]
+    near = [path for place in (package, "laws", "redteam") for path in sorted((HERE / place).glob("test_*.py"))]
+    files = [str(path.relative_to(HERE)) for path in (*own, *_importing(file, near)) if path.exists()]
+    whole = [test for test in planted if "::" not in test]
+    single = [test for test in planted if "::" in test and test.partition("::")[0] not in (*files, *whole)]
+    found = tuple(f"tests/{test}" for test in dict.fromkeys((*files[:1], *whole, *files[1:], *single)))
+    if found:
+        return found
+    code = ROOT / "src/dpnlp"
+    users = _importing(file, sorted((code / package).glob("*.py")))
+    return tuple(dict.fromkeys(test for user in users for test in tests_of(str(user.relative_to(code)))))
+
+
+def _importing(file: str, others: list[Path]) -> list[Path]:
+    """Those of other files that import a file."""
+    module = ".".join(("dpnlp", *Path(file).with_suffix("").parts))
+    parent, _, name = module.rpartition(".")
+    imported = re.compile(rf"(from {re.escape(module)} import|from {re.escape(parent)} import .*\b{name}\b)")
+    return [path for path in others if imported.search(path.read_text(encoding="utf-8"))]
+
+
+# Trying
+
+
+class Bench:
+    """A copy of the project in which one change at a time is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        from mutants import COPIED
+
+        self.folder = folder
+        for name in COPIED:
+            source = ROOT / name
+            shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy(source, folder / name)
+
+    def fate(self, mutant: Mutant, plain: "Plain") -> Result:
+        """What its tests say to a mutant."""
+        path = self.folder / "src/dpnlp" / mutant.file
+        source = path.read_text(encoding="utf-8")
+        try:
+            self._write(path, mutant.text)
+            begun = time.monotonic()
+            code, shown = self.run(plain.tests, ["-x", *plain.skipped], max(SECONDS, TIMES * plain.seconds))
+        finally:
+            self._write(path, source)
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", shown, re.MULTILINE)
+        if code and code > 0 and not failed:  # A test that does not run proves nothing.
+            sys.exit(f"{mutant.file}, {mutant.new}: its tests cannot be run.\n{shown}")
+        fate = {0: "survived", None: "endless"}.get(code, "noticed")
+        by = failed[1] if failed else ""
+        took = round(time.monotonic() - begun, 1)
+        return Result(mutant.key, mutant.file, mutant.line, mutant.old, mutant.new, fate, by, took, plain.digest)
+
+    def run(self, tests: tuple[str, ...], more: list[str], seconds: float) -> tuple[int | None, str]:
+        """The exit code of these tests, None where they were stopped, and what they print."""
+        with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as shown:
+            process = _FORKING.Process(target=_test, args=(str(self.folder), [*tests, *more], shown.name))
+            process.start()
+            process.join(seconds)
+            if process.exitcode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.join()
+                return None, ""
+            return process.exitcode, shown.read()
+
+    def _write(self, path: Path, text: str) -> None:
+        path.write_text(text, encoding="utf-8")
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+            compiled.unlink()
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What the tests of a file do without any change: how long they take, and which fail in any case."""
+
+    tests: tuple[str, ...]
+    seconds: float
+    skipped: tuple[str, ...]
+    digest: str
+
+    @classmethod
+    def of(cls, file: str, bench: Bench) -> "Plain":
+        tests = tests_of(file)
+        begun = time.monotonic()
+        code, shown = bench.run(tests, [], 3600)
+        if code not in (0, 1) or " passed" not in shown:
+            sys.exit(f"{file}: its tests cannot be run.\n{shown}")
+        failing = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", shown, re.MULTILINE)
+        texts = [(ROOT / test.partition("::")[0]).read_text(encoding="utf-8") for test in tests]
+        skipped = tuple(f"--deselect={test}" for test in failing)
+        return cls(tests, time.monotonic() - begun, skipped, _digest(*tests, *texts))
+
+
+_FORKING = multiprocessing.get_context("forkserver")
+
+
+def _test(folder: str, arguments: list[str], shown: str) -> None:
+    """Runs pytest in a process of its own."""
+    os.setsid()
+    os.chdir(folder)
+    with open(shown, "w") as file:  # noqa: PTH123
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.path[:0] = [f"{folder}/src"]
+    os.environ["PYTHONPATH"] = f"{folder}/src"
+    sys.dont_write_bytecode = True
+    import pytest
+
+    code = int(pytest.main(["--tb=no", "-rfE", "--assert=plain", "-p", "no:cacheprovider", *arguments]))
+    sys.stdout.flush()
+    os._exit(code)
+
+
+# The score
+
+
+def main(word: str = "", many: int = SAMPLE, jobs: int = 1) -> int:
+    """Tries what has not been tried, and prints the score."""
+    if word == "--score":
+        return _report(sample(files_of(), many), _kept())
+    mutants, kept = sample(files_of(), many), _kept()
+    waiting = [mutant for mutant in mutants if word in mutant.file]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as workers:
+        benches: Queue[Bench] = Queue()
+        for number in range(jobs):
+            benches.put(Bench(Path(folder) / str(number)))
+        plain: dict[str, Plain] = {}
+
+        def attempt(mutant: Mutant) -> None:
+            bench = benches.get()
+            try:
+                known = kept.get(mutant.key)
+                if known and known.fate != "survived":
+                    return
+                if mutant.file not in plain:
+                    plain[mutant.file] = Plain.of(mutant.file, bench)
+                if known and known.tests == plain[mutant.file].digest:
+                    return
+                result = bench.fate(mutant, plain[mutant.file])
+                _keep(result)
+                print(f"{result.fate:8} {result.seconds:6.1f} s  {result.file}:{result.line}  {result.new}", flush=True)
+            finally:
+                benches.put(bench)
+
+        attempts = [workers.submit(attempt, mutant) for mutant in waiting]
+        try:
+            for attempted in attempts:
+                attempted.result()
+        finally:
+            workers.shutdown(cancel_futures=True)
+    return _report(mutants, _kept())
+
+
+def _report(mutants: list[Mutant], kept: dict[str, Result]) -> int:
+    """A line for each package, and the survivors that nobody has explained."""
+    explained = {(one["file"], one["old"], one["new"]) for one in _explained()}
+    counts: dict[str, Counter[str]] = {}
+    for mutant in mutants:
+        found = kept.get(mutant.key)
+        fate = "waiting" if found is None else found.fate
+        if fate == "survived" and (mutant.file, mutant.old, mutant.new) in explained:
+            fate = "explained"
+        counts.setdefault(mutant.file.partition("/")[0], Counter())[fate] += 1
+        if fate == "survived":
+            print(f"SURVIVED  {mutant.file}:{mutant.line}\n  - {mutant.old}\n  + {mutant.new}")
+    for name, own in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
+        done = own.total() - own["waiting"]
+        caught = own["noticed"] + own["endless"]
+        score = f"{100 * caught / done:5.1f} %" if done else "      –"
+        print(f"{name:14} {done:4} of {own.total():4} tried, {score} noticed, {own['explained']:3} explained")
+    whole = sum(counts.values(), Counter())
+    return 0 if whole["noticed"] + whole["endless"] + whole["explained"] >= LEAST * whole.total() else 1
+
+
+def _kept() -> dict[str, Result]:
+    if not RESULTS.exists():
+        return {}
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    return {result.key: result for result in (Result(**json.loads(line)) for line in lines)}
+
+
+def _keep(result: Result) -> None:
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(result)) + "\n")
+
+
+def _explained() -> Iterator[dict[str, str]]:
+    yield from tomllib.loads(SURVIVORS.read_text(encoding="utf-8")).get("survivor", [])
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=12).hexdigest()
+
+
+if __name__ == "__main__":
+    runpy.run_path(str(HERE / "conftest.py"))  # what the tests set up for JAX, before it is loaded
+    _FORKING.set_forkserver_preload(list(LIBRARIES))
+    sys.exit(main(os.environ.get("ONLY", ""), int(os.environ.get("SAMPLE", SAMPLE)), int(os.environ.get("JOBS", 1))))
