@@ -1,5 +1,6 @@
 """The planted defects still fit the code that they are planted into."""
 
+import tomllib
 from collections import Counter
 
 import pytest
@@ -19,3 +20,10 @@ def test_a_planted_defect_has_its_place(defect):
 
 def test_no_defect_is_planted_twice():
     assert [what for what, count in Counter(defect.what for defect in mutants.DEFECTS).items() if count > 1] == []
+
+
+def test_a_survivor_that_is_explained_is_still_there():
+    for survivor in tomllib.loads((mutants.ROOT / "tests" / "survivors.toml").read_text()).get("survivor", []):
+        assert survivor.keys() == {"file", "old", "new", "why"}
+        lines = (mutants.ROOT / "src" / "dpnlp" / survivor["file"]).read_text(encoding="utf-8").splitlines()
+        assert survivor["old"] in " ".join(line.strip() for line in lines), survivor
