@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from dpnlp.checks import BadInput
 
@@ -69,6 +70,27 @@ def prepared(file: Path, data: bytes, mode: int | None = None) -> Iterator[Calla
             fsync_path(file.parent)
 
         yield put
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[TextIO]:
+    """A text to write, which becomes the file when all of it is on the disk, and is gone if that fails.
+
+    What is no file, such as a terminal or /dev/null, is written to as it is.
+    """
+    with refusals(file):
+        if file.exists() and not file.is_file():
+            with file.open("w", encoding="utf-8") as writing:
+                yield writing
+            return
+        beside = _beside(file, _UNFINISHED)
+        with _removed_after(beside, 0o666) as opened:
+            assert opened is not None
+            with os.fdopen(opened, "w", encoding="utf-8", closefd=False) as writing:
+                yield writing
+            os.fsync(opened)
+            beside.replace(file)
+            fsync_path(file.parent)
 
 
 class Growing:

@@ -1,6 +1,7 @@
 """What a value may be. Every refusal is one sentence: the field, the value, what is allowed, what to do."""
 
 import math
+import re
 import textwrap
 from typing import Any
 
@@ -56,10 +57,17 @@ def count(name: str, value: float, least: int = 1, remedy: str = "") -> int:
     return int(value)
 
 
+_CLASS = re.compile(r"\b\w+(Error|Exception): ?")
+"""The name of a class of errors, which tells a reader nothing."""
+
+
 def short(error: Exception) -> str:
     """What the error of another library says first, on one line, to be put into a sentence of ours."""
-    said = " ".join(str(error).split()).split(". ")[0].rstrip(".")
-    return textwrap.shorten(f"{type(error).__name__}: {said}", 160, placeholder=" …")
+    said = _CLASS.sub("", " ".join(str(error).split())).split(". ")[0].rstrip(".:")
+    if isinstance(error, KeyError):
+        said = f"{said} is missing"
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()
+    return textwrap.shorten(said or words, 160, placeholder=" …")
 
 
 def _number(value: Any) -> float:

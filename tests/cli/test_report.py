@@ -138,8 +138,8 @@ def test_a_run_that_cannot_be_read_is_left_out_of_a_folder_and_named(dpnlp, tmp_
         ("report nowhere", "nowhere: there is no such folder; give the folder of a run."),
         ("report {run} --output no/where.html", "--output = no/where.html: there is no folder no; create it first."),
         ("report {run} --plot no/where.png", "--plot = no/where.png: there is no folder no; create it first."),
-        ("report {run} --samples -1", "--samples = -1: it must be a whole number of at least 0"),
-        ("report {run} --plot {run}/a.xyz", "it cannot be written"),
+        ("report {run} --samples -1", "--samples = -1: it must be a whole number from 0 to"),
+        ("report {run} --plot {run}/a.xyz", "the name must end in .png or .svg"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(dpnlp, tmp_path, words, sentence):

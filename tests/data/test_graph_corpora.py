@@ -208,12 +208,12 @@ def array(code="i4", order="<", shape=(1, 2), content=b"\0" * 8) -> bytes:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"ally": array("O8", "|")}, "ind.tiny.ally: it cannot be read (ValueError: an array of |O8); check the file"),
-        ({"ally": array("i4", "x")}, "ind.tiny.ally: it cannot be read (ValueError: an array of xi4); check the file"),
-        ({"ally": array(shape=(2, 2))}, "ind.tiny.ally: it cannot be read (ValueError: 2 numbers in an array of shape"),
+        ({"ally": array("O8", "|")}, "ind.tiny.ally: it cannot be read (an array of |O8); check the file"),
+        ({"ally": array("i4", "x")}, "ind.tiny.ally: it cannot be read (an array of xi4); check the file"),
+        ({"ally": array(shape=(2, 2))}, "ind.tiny.ally: it cannot be read (2 numbers in an array of shape"),
         (
             {"ally": array(shape=(-1, 2))},
-            "ind.tiny.ally: it cannot be read (ValueError: 2 numbers in an array of shape",
+            "ind.tiny.ally: it cannot be read (2 numbers in an array of shape",
         ),
         ({"ally": array()}, "ind.tiny.ally: it has 1 rows, and 4 belong to the other files; take the file as it is"),
         (
@@ -222,7 +222,7 @@ def array(code="i4", order="<", shape=(1, 2), content=b"\0" * 8) -> bytes:
         ),
         (
             {"graph": b"\x80\x02ccollections\ndefaultdict\n)R}b."},
-            "ind.tiny.graph: it cannot be read (ValueError: a dict",
+            "ind.tiny.graph: it cannot be read (a dict",
         ),
         ({"ally": X}, "ind.tiny.ally: it does not hold what its name says; take the file as it is published."),
         ({"graph": TY}, "ind.tiny.graph: it does not hold what its name says; take"),
@@ -237,7 +237,7 @@ def array(code="i4", order="<", shape=(1, 2), content=b"\0" * 8) -> bytes:
         ({"graph": {0: [7]}}, "ind.tiny.graph: it must list the neighbours of nodes from 0 to 6; take"),
         ({"graph": {7: []}}, "ind.tiny.graph: it must list the neighbours of nodes from 0 to 6; take"),
         ({"graph": {0: ["a"]}}, "ind.tiny.graph: it must list the neighbours of nodes from 0 to 6; take"),
-        ({"graph": {0: 1}}, "ind.tiny.graph: it cannot be read (TypeError: "),
+        ({"graph": {0: 1}}, "ind.tiny.graph: it cannot be read ("),
         (
             {"test_index": "6\nx\n"},
             "ind.tiny.test.index, line 2 = 'x': it must be a node of its own, numbered 4 or more",
@@ -312,7 +312,7 @@ def test_reddit_has_its_published_splits(reddit, form):
         ({"adjacency": coo_matrix((3, 3))}, "reddit_graph.npz: it has the shape (3, 3), and "),
         (
             {"label": np.array([{}] * 4, object)},
-            "reddit_data.npz: it cannot be read (ValueError: Object arrays cannot be",
+            "reddit_data.npz: it cannot be read (Object arrays cannot be",
         ),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_dataset_without_files_is_refused(monkeypatch):
 
 
 def test_another_folder_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=r": it is not a folder saved by `datasets` \(FileNotFoundError: .*; give such"):
+    with pytest.raises(BadInput, match=r": it is not a folder saved by `datasets` \(Directory .*; give such"):
         pairs(tmp_path, Columns())
 
 
@@ -170,7 +170,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(monkeypatch):
         pairs("wmt16:de-en", Columns(), "train")
     assert str(refusal.value) == (
         "source = wmt16:de-en: there is no such file, and the Hugging Face hub does not give a dataset of that name "
-        "(ConnectionError: Couldn't reach 'wmt16' on the Hub (offline)); download it where the hub can be reached, "
+        "(Couldn't reach 'wmt16' on the Hub (offline)); download it where the hub can be reached, "
         "save it with `save_to_disk`, and give the path of its folder."
     )
 
@@ -394,7 +394,7 @@ def test_a_damaged_archive_is_one_sentence(tmp_path, name, content):
 
 
 def test_a_damaged_parquet_file_is_one_sentence(write):
-    with pytest.raises(BadInput, match=r"a\.parquet: it cannot be read \(ArrowInvalid: .*\); check the file"):
+    with pytest.raises(BadInput, match=r"a\.parquet: it cannot be read \(.*\); check the file"):
         list(pairs(write("a.parquet", b"PAR1 nothing"), Columns()))
 
 

@@ -80,10 +80,13 @@ def tensors(change):
 DAMAGED = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "there is no config.json in it"),
     "another kind": (changed(model_type="bert"), "model_type = 'bert', which must be dpnlp-gcn; give the folder of"),
-    "no JSON": (written("{"), "config.json: it cannot be read (JSONDecodeError"),
-    "no object": (written("[]"), "config.json: it cannot be read (AttributeError"),
-    "no network": (written('{"model_type": "dpnlp-gcn"}'), "config.json: it cannot be read (KeyError: 'classes')"),
-    "an unknown entry": (changed(network={"depth": 3}), "config.json: it cannot be read (TypeError"),
+    "no JSON": (written("{"), "config.json: it cannot be read (Expecting property name"),
+    "no object": (written("[]"), "config.json: model_type = None, which must be dpnlp-gcn"),
+    "no network": (written('{"model_type": "dpnlp-gcn"}'), "config.json: it cannot be read ('classes' is missing)"),
+    "an unknown entry": (
+        changed(network={"depth": 3}),
+        "config.json: it cannot be read (Config.__init__() got an unexpected",
+    ),
     "no width": (changed(hidden=0), "config.json: hidden = 0: it must be a whole number of at least 1."),
     "no count": (changed(aggregations=-1), "config.json: aggregations = -1: it must be a whole number of at least 0."),
     "too few classes": (changed(classes=["a"]), "it names 1 classes, and the network has 2; name each of them."),

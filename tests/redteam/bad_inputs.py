@@ -2,10 +2,13 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpnlp.cli.config import Option, options_of
 
@@ -21,6 +24,7 @@ class Bad:
     name: str
     line: tuple[str, ...]
     files: dict[str, bytes] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)  # folders or files that are copied before, from where to where
     says: str = ""  # what the refusal must name
     may_pass: bool = False  # what is damaged may be beside the point
 
@@ -88,7 +92,7 @@ def settings_in_files() -> Iterator[Bad]:
                     content = {part: content}
                 file = {"bad/settings.yaml": json.dumps(content).encode()}
                 name = f"{' '.join(words)}: {option.name}: {value!r}"
-                yield Bad(name, (*words, "bad/settings.yaml"), file, option.name)
+                yield Bad(name, (*words, "bad/settings.yaml"), file, says=option.name)
 
 
 def _takes(kind: Any, value: Any) -> bool:
@@ -116,6 +120,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a text": lambda content: b'"text"',
     "null": lambda content: b"null",
     "an empty object": lambda content: b"{}",
+    "turned bits": lambda content: bytes(byte ^ (place % 97 == 13) for place, byte in enumerate(content)),
+    "more behind it": lambda content: content + content[-64:] + b"}",
 }
 LIES: list[Any] = [None, -1, 10**30, "x", "\x1b[2J", [], {}, [[[]]], True, 1e308, 0, "../../etc"]
 
@@ -149,10 +155,57 @@ def _changed(whole: Any, path: tuple[Any, ...], value: Any, leave_out: bool = Fa
     return json.dumps(copy).encode()
 
 
+def damaged(home: Path, source: str, file: str, line: str, must: Collection[str] = ()) -> Iterator[Bad]:
+    """A command on a copy, in the folder `bad`, of a folder of which one file is damaged or lies.
+
+    What is done to a file `must` be noticed, or may be beside the point.
+    """
+    copy, content = f"bad/{Path(source).name}", (home / source / file).read_bytes()
+    words = tuple(shlex.split(line.format(copy)))
+    found = {name: damage(content) for name, damage in DAMAGES.items()}
+    if file.endswith(".json"):
+        found |= dict(lies(content))
+    if file.endswith(".safetensors"):
+        found |= dict(lying_tensors(content))
+    for name, changed in found.items():
+        if changed != content:
+            where = {f"{copy}/{file}": changed}
+            yield Bad(f"{words[0]} {source}/{file}: {name}", words, where, {copy: source}, may_pass=name not in must)
+
+
+def lying_tensors(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Weights that are no numbers, and a header that does not tell what lies in the file."""
+    size = int.from_bytes(content[:8], "little")
+    header, rest = json.loads(content[8 : 8 + size]), content[8 + size :]
+
+    def written(entries: Any) -> bytes:
+        text = json.dumps(entries).encode()
+        return len(text).to_bytes(8, "little") + text + rest
+
+    first = next(name for name in header if name != "__metadata__")
+    about = header[first]
+    yield "NaN", content[: 8 + size] + np.full(len(rest) // 4, np.nan, np.float32).tobytes()
+    yield "one NaN", content[:-4] + np.float32(np.nan).tobytes()
+    yield "one infinity", content[:-4] + np.float32(np.inf).tobytes()
+    yield "a header of many bytes", (2**62).to_bytes(8, "little") + content[8:]
+    yield "a header of no bytes", (0).to_bytes(8, "little") + content[8:]
+    yield "another shape", written({**header, first: {**about, "shape": [*about["shape"][::-1], 1]}})
+    yield "a shape of nothing", written({**header, first: {**about, "shape": [0, 3]}})
+    yield "a shape below zero", written({**header, first: {**about, "shape": [-1, 3]}})
+    yield "a huge shape", written({**header, first: {**about, "shape": [2**40, 2**40]}})
+    yield "offsets beyond the end", written({**header, first: {**about, "data_offsets": [0, 2**50]}})
+    yield "offsets backwards", written({**header, first: {**about, "data_offsets": [8, 0]}})
+    yield "another type", written({**header, first: {**about, "dtype": "F64"}})
+    yield "an unknown type", written({**header, first: {**about, "dtype": "X99"}})
+    yield "another name", written({("x" if name == first else name): entry for name, entry in header.items()})
+    yield "no tensors", (2).to_bytes(8, "little") + b"{}"
+
+
 def tree(folder: Path) -> dict[str, tuple[int, int, int]]:
     """All that lies in a folder, and when it was last changed."""
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()
-        found[str(path.relative_to(folder))] = (about.st_mode, 0 if path.is_dir() else about.st_size, about.st_mtime_ns)
+        changed = (0, 0) if path.is_dir() else (about.st_size, about.st_mtime_ns)
+        found[str(path.relative_to(folder))] = (about.st_mode, *changed)
     return found

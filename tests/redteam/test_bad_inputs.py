@@ -3,17 +3,26 @@
 import contextlib
 import io
 import re
+import shlex
 import shutil
 import signal
+import warnings
 
+import numpy as np
 import pytest
 
 from dpnlp.cli.main import main
 
-from .bad_inputs import sample, settings, settings_in_files, tree
+from ..tasks.readers import WORDS, encoder, labelled, write_labelled
+from .bad_inputs import Bad, damaged, sample, settings, settings_in_files, tree
 from .conftest import THOROUGH
 
 SECONDS = 20
+TRAIN = (
+    "train --task classification --data.train notes.jsonl --data.test test.jsonl --data.longest 16 --data.cache cache "
+    "--model.strategy tr-no --learning.lot-size 8 --learning.physical-batch 8 --learning.steps 2 "
+    "--learning.lengths 16 --scoring.batch 8 --privacy.delta 1e-3 --privacy.accountant rdp"
+)
 SETTINGS = list(settings())
 IN_FILES = list(settings_in_files())
 
@@ -35,7 +44,29 @@ def home(tmp_path_factory):
         patch.setenv("TMPDIR", str(home / "temporary"))
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setattr("tempfile.tempdir", None)
+        _filled(home)
         yield home
+
+
+def _filled(home):
+    """Data, a model, a run, rewriters and a ledger, all of them micro."""
+    encoder(home / "start", layers=1)
+    write_labelled(home / "notes.jsonl", labelled(24, 1))
+    write_labelled(home / "test.jsonl", labelled(6, 2))
+    rng = np.random.default_rng(0)
+    vectors = (" ".join([word, *(f"{number:.3f}" for number in rng.normal(size=4))]) for word in WORDS)
+    (home / "glove.txt").write_text("".join(f"{line}\n" for line in vectors))
+    (home / "bank.txt").write_text("".join(f"{one} {two}\n" for one in WORDS[:4] for two in WORDS[4:8]))
+    for line in (
+        f"{TRAIN} --name run --model.start start",
+        "pretrain --method words --output words --vectors glove.txt",
+        "pretrain --method echo --output echo --data.train bank.txt --data.public --model.encoder start",
+        "rewrite --name rewritten --rewriter echo --data.train notes.jsonl --privacy.epsilon 3",
+        "ledger budget test.jsonl --epsilon 5 --delta 1e-6",
+        "ledger add test.jsonl --what counts --epsilon 1",
+    ):
+        code, _, err = run(shlex.split(line))
+        assert code == 0, err
 
 
 def run(line):
@@ -48,7 +79,8 @@ def run(line):
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             code = main(list(line))
     finally:
         signal.alarm(0)
@@ -58,6 +90,8 @@ def run(line):
 
 def faults(home, bad):
     """What is wrong with how a bad input is met; nothing if all is well."""
+    for copy, source in bad.copies.items():
+        shutil.copytree(home / source, home / copy)
     for name, content in bad.files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_bytes(content)
@@ -89,9 +123,9 @@ def _faults(bad, code, out, err):
     elif len(lines) != 1 or not lines[0].startswith("dpnlp: "):
         yield f"not one sentence: {err[-500:]!r}"
     else:
-        if not lines[0].endswith((".", "?")) or len(lines[0]) > 1200:
+        if not lines[0].endswith((".", "--resume")) or len(lines[0]) > 1200:
             yield f"no sentence: {lines[0]!r}"
-        if re.search(r"\b\w*(Error|Exception)\b", lines[0]):
+        if re.search(r"\b\w+(Error|Exception)\b", lines[0]):
             yield f"it names a class: {lines[0]!r}"
         if bad.says not in lines[0]:
             yield f"it does not name {bad.says}: {lines[0]!r}"
@@ -114,3 +148,121 @@ def test_every_setting_out_of_its_range_is_refused(home):
 
 def test_every_setting_of_a_wrong_type_in_a_file_is_refused(home):
     refuse_all(home, IN_FILES if THOROUGH else sample(IN_FILES, 200))
+
+
+DAMAGED = [
+    ("start", "config.json", f"{TRAIN} --name new --model.start {{}}", ()),
+    ("start", "model.safetensors", f"{TRAIN} --name new --model.start {{}}", ()),
+    ("start", "tokenizer.json", f"{TRAIN} --name new --model.start {{}}", ()),
+    ("start", "tokenizer_config.json", f"{TRAIN} --name new --model.start {{}}", ()),
+    ("runs/run", "config.yaml", "evaluate {} --data.test test.jsonl", ()),
+    ("runs/run", "metrics.jsonl", "report {}", ()),
+    ("runs/run", "model/config.json", "predict {} bank.txt", ()),
+    ("runs/run", "model/model.safetensors", "predict {} bank.txt", ()),
+    ("runs/rewritten", "config.yaml", "report {}", ()),
+    ("echo", "rewriter.json", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
+    ("echo", "bank.json", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
+    ("echo", "bank.safetensors", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
+    ("words", "rewriter.json", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
+]
+
+
+@pytest.mark.parametrize(("source", "file", "line", "must"), DAMAGED, ids=lambda value: str(value)[:20])
+def test_a_damaged_or_lying_file_is_refused(home, source, file, line, must):
+    cases = list(damaged(home, source, file, line, must))
+    refuse_all(home, cases if THOROUGH else sample(cases, 5))
+
+
+RUN = "--name new --model.start start"
+REWRITE = "rewrite --name new --rewriter echo --privacy.epsilon 3"
+COMMANDS = {
+    # What comes out is not what goes in.
+    "predict into its input": "predict runs/run bank.txt --output bank.txt",
+    "predict into its input by another name": "predict runs/run bank.txt --output ./runs/../bank.txt",
+    "predict into its model": "predict runs/run bank.txt --output runs/run/config.yaml",
+    "predict into a folder": "predict runs/run bank.txt --output runs",
+    "predict into no folder": "predict runs/run bank.txt --output none/out.txt",
+    "predict from a folder": "predict runs/run runs",
+    "predict from nothing": "predict runs/run none.txt",
+    "predict of a file": "predict notes.jsonl bank.txt",
+    "evaluate into its data": "evaluate runs/run --data.test test.jsonl --output test.jsonl",
+    "evaluate into a folder": "evaluate runs/run --data.test test.jsonl --output runs",
+    "evaluate into no folder": "evaluate runs/run --data.test test.jsonl --output none/out.jsonl",
+    "evaluate on a folder": "evaluate runs/run --data.test runs",
+    "vocabulary into its data": "vocabulary --output bank.txt --data.train bank.txt --data.public",
+    "vocabulary into a file's folder": "vocabulary --output bank.txt/words --data.train bank.txt --data.public",
+    "vocabulary of a folder": "vocabulary --output new --data.train runs --data.public",
+    "vocabulary of nothing": "vocabulary --output new --data.train none.txt --data.public",
+    "pretrain into its data": "pretrain --method words --output glove.txt --vectors glove.txt",
+    "pretrain of a folder": "pretrain --method words --output new --vectors runs",
+    "pretrain of a model": "pretrain --method words --output new --vectors start/model.safetensors",
+    "pretrain echo without an encoder": "pretrain --method echo --output new --data.train bank.txt --data.public "
+    "--model.encoder echo",
+    "pretrain into a file's folder": "pretrain --method words --output glove.txt/new --vectors glove.txt",
+    "report into data": "report runs/run --output notes.jsonl",
+    "report into a folder": "report runs/run --output runs",
+    "report of data": "report notes.jsonl",
+    "report of nothing": "report none",
+    "plot into data": "report runs/run runs/rewritten --plot notes.jsonl",
+    "plot of unknown kind": "account --examples 100 --lot-size 10 --steps 5 --delta 1e-5 --epsilon 1 --plot a.xyz",
+    "plot into nothing": "account --examples 100 --lot-size 10 --steps 5 --delta 1e-5 --epsilon 1 --plot none/a.png",
+    # Files where folders should be, and the other way round.
+    "runs in a file": f"{TRAIN} {RUN} --runs notes.jsonl",
+    "a cache in a file": f"{TRAIN.replace('cache cache', 'cache notes.jsonl')} {RUN}",
+    "a model in a file": f"{TRAIN} --name new --model.start notes.jsonl",
+    "a model in no folder": f"{TRAIN} --name new --model.start none/none/none",
+    "a model in an empty folder": f"{TRAIN} --name new --model.start temporary",
+    "a ledger in a file's folder": f"{TRAIN} {RUN} --privacy.ledger notes.jsonl/ledger",
+    "data in a folder": f"{TRAIN} {RUN} --data.train runs",
+    "a run of this name": f"{TRAIN} --name run --model.start start",
+    "a run that is finished": "train runs/run/config.yaml --resume",
+    "a rewriter in a file": f"{REWRITE.replace('--rewriter echo', '--rewriter notes.jsonl')} --data.train notes.jsonl",
+    "a model for a rewriter": f"{REWRITE.replace('--rewriter echo', '--rewriter start')} --data.train notes.jsonl",
+    "rewriting into a file": f"{REWRITE} --data.train notes.jsonl --runs notes.jsonl",
+    "rewriting in a folder of others": f"{REWRITE.replace('new', 'run')} --data.train notes.jsonl",
+    "a ledger of nothing": "ledger add none.jsonl --what x --epsilon 1",
+    "a budget of nothing": "ledger budget none.jsonl --epsilon 1 --delta 1e-6",
+    "an audit of data": "audit notes.jsonl",
+    "an audit of a rewriting": "audit runs/rewritten",
+    # Settings that do not go together, or with the data.
+    "a label unseen": f"{TRAIN} {RUN} --data.labels nobody nothing",
+    "one label": f"{TRAIN} {RUN} --data.labels a",
+    "a label twice": f"{TRAIN} {RUN} --data.labels a a b",
+    "a column unknown": f"{TRAIN} {RUN} --data.text words",
+    "an owner unknown": f"{TRAIN} {RUN} --data.owner nobody --privacy.unit user",
+    "a unit without an owner": f"{TRAIN} {RUN} --privacy.unit user",
+    "a lot of more than all": f"{TRAIN} {RUN} --learning.lot-size 1000",
+    "a delta above one record": f"{REWRITE} --data.train notes.jsonl --privacy.delta 1",
+    "a share of nobody": f"{TRAIN} {RUN} --data.share 1e-9",
+    "more devices than there are": f"{TRAIN} {RUN} --learning.devices 1000",
+    "test data twice": f"{TRAIN} {RUN} --data.held-out 0.5",
+    "three files": f"{TRAIN} {RUN} --data.train notes.jsonl test.jsonl bank.txt",
+    "the training file as test": f"{TRAIN} {RUN} --data.test notes.jsonl",
+    "a corpus unknown": f"{TRAIN} {RUN} --data.corpus none",
+    "a corpus and files": f"{TRAIN} {RUN} --data.corpus sst2",
+    "labels for texts alone": f"{REWRITE} --data.train bank.txt --privacy.label-epsilon 1",
+    "tags given as text": f"{TRAIN.replace('classification', 'tagging')} {RUN} --data.train notes.jsonl",
+    "questions that are none": f"{TRAIN.replace('classification', 'answering')} {RUN}",
+    "a translation that is none": "train --task translation --name new --model.start start --data.train notes.jsonl",
+    "nodes that are none": "train --task nodes --name new --data.texts notes.jsonl --data.edges bank.txt",
+    "a model of another kind": "train --task modelling --name new --model.start start --data.train notes.jsonl",
+    "generate of a reader": "generate runs/run bank.txt",
+    "predict of a rewriting": "predict runs/rewritten bank.txt",
+    "no noise and a finite epsilon": f"{TRAIN} {RUN} --privacy.noise-multiplier 1e-9",
+    "more than one answer": "account --examples 100 --lot-size 10 --steps 5 --delta 1e-5",
+    "nothing to answer": "account --examples 100 --lot-size 10 --steps 5 --delta 1e-5 --epsilon 1 --noise-multiplier 1",
+    "an event that is none": "ledger add test.jsonl --what x --event '[1]'",
+    "an event of nan": """ledger add test.jsonl --what x --event '{"event": "gaussian", "noise_multiplier": NaN}'""",
+    "an event that is deep": f"ledger add test.jsonl --what x --event '{'[' * 5000}'",
+    "a release of more than the budget": "ledger add test.jsonl --what x --epsilon 100",
+    "a function that is not there": "audit mechanism --python none.py:f --first 1 --second 2 --epsilon 1",
+    "a command that is not there": "audit mechanism --command none-such --first 1 --second 2 --epsilon 1 --trials 100",
+    "no settings": "train none.yaml",
+    "a verb unknown": "trian",
+    "two files of settings": "train a.yaml b.yaml",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_does_not_go_together_is_refused(home, name):
+    refuse_all(home, [Bad(name, tuple(shlex.split(COMMANDS[name])))])

@@ -13,6 +13,7 @@ from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, figure, print_facts, print_guarantee, print_json, print_table
+from dpnlp.cli.places import PICTURES, check_file
 from dpnlp.cli.ranges import COUNT, DELTA, EPOCHS, EPSILON, NOISE
 from dpnlp.guarantee import Adjacency, Unit
 
@@ -83,8 +84,7 @@ class Account:
 
     def run(self) -> None:
         """Answers on stdout."""
-        if self.plot is not None and not self.plot.parent.is_dir():
-            raise BadInput(f"--plot = {self.plot}: there is no folder {self.plot.parent}; create it first.")
+        check_file("--plot", self.plot, endings=PICTURES)
         plan = self._question().answer()
         notes = [note for note in (delta_warning(self.delta, self.examples),) if note]
         for note in notes:

@@ -3,12 +3,15 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_json
+from dpnlp.cli.places import check_file
+from dpnlp.cli.streams import written
 from dpnlp.cli.tasks import task_of, verb_of
 
 if TYPE_CHECKING:
@@ -33,10 +36,11 @@ class Evaluate(ABC):
 
     def run(self) -> None:
         """Scores on stdout."""
+        check_file("--output", self.output, (self.model, *_files(self.data)))
         count, scored = self.scored()
         if self.output:
-            lines = (json.dumps(line, ensure_ascii=False) for line in scored.lines)
-            self.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            with written(self.output) as file:
+                file.writelines(f"{json.dumps(line, ensure_ascii=False)}\n" for line in scored.lines)
         if self.json:
             found = {
                 name: {"score": score.value, "signature": score.signature} for name, score in scored.scores.items()
@@ -50,3 +54,10 @@ class Evaluate(ABC):
     def chosen(cls, arguments: Sequence[str]) -> Any:
         """The settings for what is typed: those of the task that a flag names, or of the run that is scored."""
         return verb_of("Evaluate", task_of("Evaluate", arguments))
+
+
+def _files(data: Any) -> list[str]:
+    """All that settings of data name as files, and more."""
+    values = [getattr(data, item.name) for item in fields(data)]
+    listed = (value if isinstance(value, tuple) else (value,) for value in values)
+    return [str(value) for value in chain.from_iterable(listed) if isinstance(value, (str, Path))]

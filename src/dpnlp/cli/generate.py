@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
+from dpnlp.cli.places import check_file
 from dpnlp.cli.streams import texts, written
 from dpnlp.cli.tasks import task_of, verb_of
 
@@ -40,6 +41,7 @@ class Generate(ABC):
 
     def run(self) -> None:
         """A line for each line, in their order."""
+        check_file("--output", self.output, (self.model, self.input))
         lines = self.lines()
         typed = self.input is None and sys.stdin.isatty()
         if typed:

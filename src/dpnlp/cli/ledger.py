@@ -9,7 +9,7 @@ from dpnlp.accounting.fingerprint import fingerprint
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.accounting.releases import Contents, Release, Spent
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import option, warn
+from dpnlp.cli.config import option, shown, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
 from dpnlp.cli.ranges import DELTA, DELTA_OR_0, FREE, PROMISED
 from dpnlp.events import ApproximateDP, Event
@@ -112,7 +112,9 @@ class Add:
         except BadInput:
             raise
         except ValueError:
-            raise BadInput(f"--event = {self.event}: it is not valid JSON; give what privacy.json has.") from None
+            raise BadInput(
+                f"--event = {shown(self.event)}: it is not valid JSON; give what privacy.json has."
+            ) from None
 
 
 def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, to_dict
 from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.nodes_settings import Data, Learning, Model, Privacy, Texts
+from dpnlp.cli.places import check_file
 from dpnlp.cli.sections import Scoring, changed
 from dpnlp.cli.start import Start, data_of, located
 from dpnlp.cli.streams import written
@@ -275,6 +276,7 @@ class PredictNodes:
 
     def run(self) -> None:
         """Classes, one a line."""
+        check_file("--output", self.output, (self.model, self.data.texts, self.data.edges))
         from dpnlp.models.pretrained import load_network
         from dpnlp.tasks.nodes import Nodes
 

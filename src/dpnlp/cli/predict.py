@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, shown
 from dpnlp.cli.generate import WRITING
+from dpnlp.cli.places import check_file
 from dpnlp.cli.ranges import SIZE
 from dpnlp.cli.streams import texts, written
 from dpnlp.cli.tasks import first_of, flag_of, task_of, verb_of
@@ -44,6 +45,7 @@ class Predict(ABC):
         """Answers, one a line, in the order of the lines."""
         from dpnlp.cli.reading_job import opened
 
+        check_file("--output", self.output, (self.model, self.input))
         task = opened(self.model, self.task, self.computes, self.longest)
         with texts(self.input) as lines, written(self.output) as output:
             numbered = enumerate((line.rstrip("\r\n") for line in lines), 1)

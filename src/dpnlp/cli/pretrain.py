@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import nearest, option, shown
 from dpnlp.cli.output import print_facts
+from dpnlp.cli.places import check_folder
 from dpnlp.cli.tasks import flag_of
 from dpnlp.guarantee import Exposure
 
@@ -84,8 +85,7 @@ class Pretrain(ABC):
         """Makes the folder, and says nothing."""
         from dpnlp.rewriting.folders import describe
 
-        if self.output.exists():
-            raise BadInput(f"output = {self.output}: it is there already; choose another folder.")
+        check_folder("--output", self.output)
         facts = self.made()
         describe(self.output, self.method, self.exposures)
         return {"method": self.method, **facts}

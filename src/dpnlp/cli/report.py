@@ -9,6 +9,7 @@ from dpnlp.atomic import write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, print_facts, print_guarantee, print_json, print_table
+from dpnlp.cli.places import PICTURES, check_file
 from dpnlp.cli.ranges import SIZE_OR_0
 from dpnlp.foreign import visible
 from dpnlp.runs.folder import Run
@@ -53,9 +54,8 @@ class Report:
 
     def run(self) -> None:
         """Prints the table and writes the page."""
-        for flag, file in {"--output": self.output, "--plot": self.plot}.items():
-            if file is not None and not file.parent.is_dir():
-                raise BadInput(f"{flag} = {file}: there is no folder {file.parent}; create it first.")
+        check_file("--output", self.output, endings=(".html", ".htm"))
+        check_file("--plot", self.plot, endings=PICTURES)
         runs = list(_found(self.runs))
         table = Table.of(runs)
         if self.hard_cases is not None:

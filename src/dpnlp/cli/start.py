@@ -1,5 +1,6 @@
 """What a run starts from: a model, which of it is trained, and what earlier runs have cost."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import C, from_dict
 from dpnlp.events import Event
 from dpnlp.guarantee import Guarantee, NoiseSource, Term, round_up
-from dpnlp.runs.folder import PRIVACY, Run
+from dpnlp.runs.folder import CONFIG, PRIVACY, Run
 
 if TYPE_CHECKING:
     from dpnlp.training import Plan
@@ -71,7 +72,13 @@ def data_of(run: Run, task: str, settings: type[C]) -> C:
     """How a run read its texts, if it learned this task."""
     if (learned := run.config.get("task", "translation")) != task:
         raise BadInput(f"task = {task}: the run in {run.path} has learned {learned}; leave --task out.")
-    return from_dict(settings, run.config["data"])
+    place, data = run.path / CONFIG, run.config.get("data")
+    if not isinstance(data, Mapping):
+        raise BadInput(f"{place}: it does not say under data how texts are read; restore the file that the run wrote.")
+    try:
+        return from_dict(settings, data)
+    except BadInput as error:
+        raise BadInput(f"{place}: data: {error}") from None
 
 
 def located(start: str) -> tuple[str | Path, Run | None]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, cast
 
+from dpnlp.atomic import whole_file
 from dpnlp.checks import BadInput
 from dpnlp.foreign import visible
 
@@ -39,14 +40,9 @@ def texts(path: Path | None) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def written(path: Path | None) -> Iterator[TextIO]:
-    """A file to write to, or standard output."""
+    """A file to write to, which is there when all of it is, or standard output."""
     if path is None:
         yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
     else:
-        try:
-            with path.open("w", encoding="utf-8") as file:
-                yield file
-        except OSError as error:
-            raise BadInput(
-                f"--output = {path}: it cannot be written ({error.strerror}); choose another place."
-            ) from None
+        with whole_file(path) as file:
+            yield file

@@ -11,6 +11,7 @@ from dpnlp.atomic import refusals
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_guarantee, print_json
+from dpnlp.cli.places import check_folder
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 
@@ -106,8 +107,7 @@ class Vocabulary:
             raise BadInput(f"base = {self.base}: it is for private texts; leave out --base or --data.public.")
         if self.subwords and self.lower:
             raise BadInput("lower = true: parts of words keep their capital letters; leave out --lower or --subwords.")
-        if self.output.exists():
-            raise BadInput(f"output = {self.output}: it is there already; choose another folder.")
+        check_folder("--output", self.output)
         with refusals(self.output):
             self.output.mkdir(parents=True)
         try:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
@@ -32,6 +32,7 @@ from dpnlp.foreign import parse_json
 from dpnlp.mechanisms import SubsetResponse
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source
 from dpnlp.models.pretrained.encoders import save_encoder
+from dpnlp.models.pretrained.weights import read_arrays, readable
 from dpnlp.models.sentence_vectors import SentenceEncoder, Vectors
 from dpnlp.rewriting.base import LabelledRewriter
 
@@ -174,12 +175,24 @@ def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_E
 
 def opened(folder: Path) -> tuple[Bank, SentenceEncoder]:
     """What `save` wrote."""
-    try:
-        arrays = load_file(folder / "bank.safetensors")
-        entry = parse_json((folder / "bank.json").read_text(encoding="utf-8"))
-        bank, longest = Bank(tuple(entry["sentences"]), arrays["vectors"], arrays["alike"]), entry["longest"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    arrays, path = read_arrays(folder / "bank.safetensors"), folder / "bank.json"
+    with readable(path):
+        entry = parse_json(path.read_text(encoding="utf-8"))
+        sentences, longest = entry["sentences"], checks.count("longest", entry["longest"], least=2)
+        vectors, alike = arrays["vectors"], arrays["alike"]
+        count = len(sentences)
+        if not all(isinstance(sentence, str) for sentence in sentences) or vectors.ndim != 2:
+            raise BadInput(f"{path}: it has no sentences with a vector each; make the rewriter again.")
+        if (len(vectors), alike.shape) != (count, (count - 1,)):
+            raise BadInput(
+                f"{path}: it has {count} sentences, and beside it are {len(vectors)} vectors and {alike.size} "
+                "similarities; make the rewriter again."
+            )
+        bank = Bank(tuple(sentences), vectors, alike)
+    encoder = SentenceEncoder.load(folder / "encoder", longest=longest)
+    if encoder.width != vectors.shape[1]:
         raise BadInput(
-            f"{folder}: its bank of sentences cannot be read ({checks.short(error)}); make it again."
-        ) from None
-    return bank, SentenceEncoder.load(folder / "encoder", longest=longest)
+            f"{folder}: its sentences have vectors of {vectors.shape[1]} numbers, and its encoder makes "
+            f"{encoder.width}; make the rewriter again."
+        )
+    return bank, encoder

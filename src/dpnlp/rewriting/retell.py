@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from flax import nnx
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from dpnlp import checks
 from dpnlp.accounting.subsampling import Sampling, Schedule
@@ -35,7 +35,7 @@ from dpnlp.models import cross_entropy, freezing, pretrained
 from dpnlp.models.generation import generate_from
 from dpnlp.models.layers import Linear
 from dpnlp.models.pretrained import Pretrained, save_encoder
-from dpnlp.models.pretrained.weights import readable
+from dpnlp.models.pretrained.weights import read_arrays, readable
 from dpnlp.models.sentence_vectors import SentenceEncoder
 from dpnlp.rewriting.directions import Directions
 from dpnlp.rewriting.latent import Clip, LatentRewriter, Latents, noise
@@ -234,7 +234,7 @@ def opened(folder: Path) -> Retelling:
             raise BadInput(
                 f"{folder / _FILE}: format = {entry['format']}, and this dpnlp reads {_FORMAT}; make it again."
             )
-        arrays = load_file(folder / _ARRAYS)
+        arrays = read_arrays(folder / _ARRAYS)
         along = Directions(arrays["mean"], arrays["axes"], entry["bound"])
         channel = Channel(entry["bound"], arrays["variances"], entry["low"], entry["high"])
         entrance = _entrance(len(channel.variances), entry["states"], writer, 0)

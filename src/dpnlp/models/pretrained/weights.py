@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from dpnlp.atomic import whole_folder
 from dpnlp.checks import BadInput, short
@@ -54,10 +54,10 @@ class Checkpoint:
                     self.shapes[name], self._files[name] = tuple(part.get_shape()), path
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
-        """One tensor. Its file is mapped for it alone, so that no more of the file stays in memory."""
+        """One tensor, which must be finite. Its file is mapped for it alone: no more of the file stays in memory."""
         with readable(self._files[name]), safe_open(self._files[name], framework="numpy") as file:
             tensor: np.ndarray[Any, Any] = file.get_tensor(name)
-            return tensor
+            return finite(tensor, name, self._files[name])
 
     def same(self, one: str, other: str) -> bool:
         """Whether both tensors are there and equal."""
@@ -67,6 +67,19 @@ class Checkpoint:
     def holds(self, tensor: Tensor) -> list[str]:
         """Those of the tensor's names that are there."""
         return [name for name in (tensor.name, *tensor.also) if name in self.shapes]
+
+
+def finite(tensor: np.ndarray[Any, Any], name: str, path: Path) -> np.ndarray[Any, Any]:
+    """The tensor, which holds neither nan nor infinity: one of them would be in all that is computed."""
+    if tensor.dtype.kind not in "iub" and not np.isfinite(tensor).all():
+        raise BadInput(f"{path}: the tensor {name} has an entry that is no finite number; take undamaged weights.")
+    return tensor
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """All arrays of a file, by name."""
+    with readable(path):
+        return {name: finite(array, name, path) for name, array in load_file(path).items()}
 
 
 def weight_files(folder: Path, source: str | Path, auto: str) -> list[Path]:

@@ -1,0 +1,46 @@
+"""Where a command may write, looked at before it begins."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from dpnlp.checks import BadInput
+
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
+
+
+def check_file(
+    flag: str, place: Path | None, read: Collection[str | Path | None] = (), endings: Collection[str] = ()
+) -> None:
+    """A file may be written in a folder that is there, under one of the endings, and over nothing that is read."""
+    if place is None:
+        return
+    if place.is_dir():
+        raise BadInput(f"{flag} = {place}: it is a folder; give the name of a file.")
+    if not place.parent.is_dir():
+        raise BadInput(f"{flag} = {place}: there is no folder {place.parent}; create it first.")
+    if endings and place.suffix.lower() not in endings:
+        raise BadInput(f"{flag} = {place}: the name must end in {' or '.join(endings)}; choose such a one.")
+    for source in (Path(source) for source in read if source):
+        if _is_same(place, source) or (source.is_dir() and place.resolve().is_relative_to(source.resolve())):
+            raise BadInput(f"{flag} = {place}: it is read from there; choose another place, so that nothing is lost.")
+    _check_writable(flag, place, place.parent)
+
+
+def check_folder(flag: str, place: Path) -> None:
+    """A folder may be made where nothing is yet."""
+    if place.exists() or place.is_symlink():
+        raise BadInput(f"{flag} = {place}: it is there already; choose another folder.")
+    above = next(folder for folder in place.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise BadInput(f"{flag} = {place}: {above} is a file, in which there can be no folder; choose another place.")
+    _check_writable(flag, place, above)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _check_writable(flag: str, place: Path, above: Path) -> None:
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise BadInput(f"{flag} = {place}: nothing can be written in {above}; check its permissions.")
