@@ -99,6 +99,7 @@ class Exposure(StrEnum):
     HUBS = "hubs"
     LABELS = "labels"
     LENGTH = "length"
+    ORIGIN = "origin"
     PRETRAINING = "pretraining"
     TUNING = "tuning"
     VALIDATION = "validation"
@@ -116,6 +117,7 @@ class Exposure(StrEnum):
             Exposure.HUBS: "A node with more edges than the mechanism's bound on them is promised nothing.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
+            Exposure.ORIGIN: "Nothing is known of the data behind a model, tokenizer or encoder that went into this.",
             Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",
             Exposure.TUNING: "Several settings were tried on the private data; this ε does not count the other trials.",
             Exposure.VALIDATION: "Private validation data decided when to stop or which model to keep.",

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,10 @@ from dpnlp.data.labelled import Labelled
 from dpnlp.data.pairs import Pair
 from dpnlp.data.plain import Text
 from dpnlp.data.views import Rows
+from dpnlp.events import ApproximateDP
+from dpnlp.guarantee import Adjacency
 from dpnlp.runs.folder import NOT_COVERED_BY, Run
+from dpnlp.runs.privacy import Privacy
 
 from ..tasks import modellers, readers, translators
 
@@ -305,8 +309,9 @@ def test_the_promise_caps_what_may_be_found(private):
 def test_a_promise_that_shadow_runs_refute_is_exit_code_3(home, dpnlp, runs, monkeypatch, adjacency, code):
     """They show who is in and who is out; where one is exchanged for another, that breaks no promise."""
     run = shutil.copytree(runs("classification-still"), home / "runs" / "liar", dirs_exist_ok=True)
-    entry = Run(run).privacy
-    Run(run).write_privacy({**entry, "guarantee": {**entry["guarantee"], "epsilon": 0.2, "adjacency": adjacency}})
+    lied = replace(Run(run).guarantee, epsilon=0.2, adjacency=Adjacency(adjacency))
+    liar = replace(Run(run).privacy.own, event=ApproximateDP(0.2), promised=lied)
+    Run(run).write_privacy(Privacy((liar,), Run(run).privacy.plan))
 
     def told(self, target, drawn):
         coins = lira.drawn(len(drawn.attacked), 4, 0)

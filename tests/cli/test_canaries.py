@@ -80,15 +80,15 @@ def test_canaries_are_records_like_any_other_in_the_plan_the_events_the_ledger_a
     records = COUNT + int(kept.put_in.sum())
     assert len(kept) == 20
     assert 0 < kept.put_in.sum() < 20
-    assert run.privacy["plan"]["schedule"]["records"] == records
-    assert run.privacy["events"][0]["of"]["q"] == 8 / records
-    event = Repeated(PoissonSampled(8 / records, Gaussian(run.privacy["plan"]["noise_multiplier"])), 2)
+    assert run.privacy.plan["schedule"]["records"] == records
+    assert run.privacy.own.event.event.q == 8 / records
+    event = Repeated(PoissonSampled(8 / records, Gaussian(run.privacy.plan["noise_multiplier"])), 2)
     assert run.guarantee.epsilon == pytest.approx(pld.epsilon(event, 1e-3, Adjacency.ADD_REMOVE), abs=1e-3)
     file = re.search(r"\S+\.jsonl", TASKS[task])[0]
     assert Ledger.beside(home / file).read().releases[0].event == event
     assert run.guarantee.canaries == 20
     assert "|canaries:20|" in run.guarantee.signature()
-    assert "Canaries: 20 records were made up" in run.privacy["statement"]
+    assert "Canaries: 20 records were made up" in run.guarantee.statement()
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -110,8 +110,8 @@ def test_a_run_without_canaries_says_nothing_of_them(home, dpnlp):
     assert code == 0, err
     run = Run.open(home / "runs" / "plain")
     assert (run.canaries(), run.audit(), run.guarantee.canaries) == (None, {}, 0)
-    assert "anaries" not in run.privacy["statement"]
-    assert run.privacy["plan"]["schedule"]["records"] == COUNT
+    assert "anaries" not in run.guarantee.statement()
+    assert run.privacy.plan["schedule"]["records"] == COUNT
 
 
 def test_each_canary_is_an_owner_of_its_own(home, dpnlp):
@@ -120,7 +120,7 @@ def test_each_canary_is_an_owner_of_its_own(home, dpnlp):
     assert code == 0, err
     run = Run.open(home / "runs" / "users")
     put_in = Canaries.from_json(run.canaries()).put_in
-    assert run.privacy["plan"]["schedule"]["records"] == 12 + put_in.sum()
+    assert run.privacy.plan["schedule"]["records"] == 12 + put_in.sum()
 
 
 def test_users_that_train_by_themselves_have_canaries_among_them(home, dpnlp):

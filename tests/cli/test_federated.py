@@ -84,7 +84,7 @@ def test_readers_learn_in_rounds_too_and_with_noise_in_bands(home, dpnlp):
     assert dpnlp(f"{line} --privacy.sampling cyclic --privacy.bands 3 --learning.steps 4")[0] == 0
     entry = privacy(home, "reader")
     assert entry["guarantee"]["sampler"] == "cyclic(groups=3,bands=3)"
-    assert entry["events"][0]["count"] == 2
+    assert entry["origins"][0]["event"]["count"] == 2
 
 
 def test_momentum_of_the_server_is_a_setting(home, dpnlp):

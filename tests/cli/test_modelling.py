@@ -13,6 +13,7 @@ from dpnlp.accounting import pld
 from dpnlp.events import Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.runs.folder import Run
+from dpnlp.runs.privacy import Origin, Privacy, new_id
 
 from ..tasks.modellers import decoder, sentences, tokenizer, write_texts
 
@@ -41,6 +42,10 @@ def trained(home, dpnlp):
     code, _, err = dpnlp(command("first", "--privacy.unit user --privacy.epsilon 4 --data.tokens-per-owner 20"))
     assert code == 0, err
     return home / "runs" / "first"
+
+
+def event(run):
+    return privacy(run)["origins"][-1]["event"]
 
 
 def privacy(run):
@@ -72,7 +77,7 @@ def test_a_run_leaves_the_model_the_guarantee_scores_and_a_page(trained):
 def test_the_records_are_owners(trained):
     schedule = privacy(trained)["plan"]["schedule"]
     assert (schedule["records"], schedule["lot_size"]) == (12, 4)
-    assert privacy(trained)["events"][0]["of"]["q"] == 4 / 12
+    assert event(trained)["of"]["q"] == 4 / 12
 
 
 def test_law_9_no_file_that_a_private_run_writes_holds_a_text_of_the_training_set(trained):
@@ -136,7 +141,7 @@ def test_a_run_goes_on_from_a_run_with_adapters_and_pays_for_both(gpt2, home, dp
     assert code == 0, err
     assert Run.open(home / "runs" / "more").guarantee.epsilon <= 4
     code, _, err = dpnlp(command("both", flags, "runs/gpt"))
-    assert (code, "runs/gpt was made at ε = ∞" in err) == (0, True)
+    assert (code, "dpnlp train gpt was made at ε = ∞" in err) == (0, True)
     assert Run.open(home / "runs" / "both").guarantee.epsilon == math.inf
     first, more = (load_file(home / "runs" / name / "model" / "model.safetensors") for name in ("gpt", "more"))
     moved = {name for name in first if not np.array_equal(first[name], more[name])}
@@ -152,7 +157,7 @@ def released(home):
     own = Guarantee.from_json(
         {**_promise(home), "epsilon": pld.epsilon(event, 1e-3, Adjacency.ADD_REMOVE), "delta": 1e-3}
     )
-    Run(folder).write_privacy({"guarantee": own.to_json(), "events": [events.to_json(event)]})
+    Run(folder).write_privacy(Privacy((Origin(new_id(), "words of many", event, own),)))
     return event, own
 
 
@@ -172,21 +177,21 @@ def paid(released, home, dpnlp):
 def test_law_10_what_a_vocabulary_of_private_texts_cost_is_part_of_the_guarantee(trained, released, paid):
     (vocabulary, own), (run, said) = released, paid
     entry, alone = privacy(run), privacy(trained)
-    steps = events.from_json(alone["events"][0])
+    steps = events.from_json(alone["origins"][0]["event"])
     expected = pld.epsilon(Composed((vocabulary, steps)), 1e-3, Adjacency.ADD_REMOVE)
     assert entry["guarantee"]["epsilon"] == pytest.approx(expected, abs=2e-3)
     assert entry["guarantee"]["epsilon"] > alone["guarantee"]["epsilon"] + 0.01
-    assert entry["events"] == [events.to_json(vocabulary), alone["events"][0]]
-    assert entry["previous"] == [own.signature()]
-    assert "private-words was made at ε = " in said
+    assert [one["event"] for one in entry["origins"]] == [events.to_json(vocabulary), alone["origins"][0]["event"]]
+    assert entry["origins"][0]["guarantee"] == own.to_json()
+    assert "words of many was made at ε = " in said
 
 
 def test_law_10_who_goes_on_from_there_pays_for_the_vocabulary_too(paid, home, dpnlp):
     code, _, err = dpnlp(command("paid-on", "--privacy.unit user --privacy.epsilon 4", "runs/paid"))
     assert code == 0, err
     found = privacy(home / "runs" / "paid-on")
-    assert found["events"][:2] == privacy(paid[0])["events"]
-    assert len(found["events"]) == 3
+    assert found["origins"][:2] == privacy(paid[0])["origins"]
+    assert len(found["origins"]) == 3
 
 
 def test_law_10_the_words_of_private_texts_are_made_used_and_paid_for(home, dpnlp):
@@ -197,9 +202,8 @@ def test_law_10_the_words_of_private_texts_are_made_used_and_paid_for(home, dpnl
     code, _, err = dpnlp(command("made", flags, "lstm --model.vocabulary made"))
     assert code == 0, err
     whole, words = Run.open(home / "runs" / "made"), Run(home / "made")
-    assert whole.privacy["events"][:-1] == words.privacy["events"]
-    assert whole.privacy["previous"] == [words.guarantee.signature()]
-    composed = Composed(tuple(map(events.from_json, whole.privacy["events"])))
+    assert whole.privacy.earlier == words.privacy.origins
+    composed = Composed(tuple(origin.event for origin in whole.privacy.origins))
     assert whole.guarantee.epsilon == pytest.approx(pld.epsilon(composed, 1e-3, Adjacency.ADD_REMOVE), rel=1e-3)
     assert whole.guarantee.epsilon > 10
     assert whole.guarantee.mechanism.name == "composition"

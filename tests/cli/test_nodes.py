@@ -174,8 +174,8 @@ def test_sums_are_paid_for_beside_the_steps_and_the_run_that_they_start_from(hom
     assert sums.epsilon > alone.epsilon + 1
     assert sums.steps == alone.steps + 2 + 2
     said = json.loads((runs("sums") / "privacy.json").read_text())
-    assert said["previous"] == [alone.signature()]
-    assert [len(schedule(runs("sums"))["aggregations"]), len(said["events"])] == [2, 2]
+    assert said["origins"][0] == json.loads((runs("alone") / "privacy.json").read_text())["origins"][0]
+    assert [len(schedule(runs("sums"))["aggregations"]), len(said["origins"])] == [2, 2]
     releases = Ledger.beside(home / "posts.jsonl").read().releases
     assert {"dpnlp train alone", "dpnlp train sums"} <= {release.what for release in releases}
 

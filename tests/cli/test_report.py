@@ -8,12 +8,12 @@ import shlex
 
 import pytest
 
-from dpnlp import events
 from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling
 from dpnlp.cli.main import main
 from dpnlp.guarantee import Guarantee, NoiseSource, Unit
 from dpnlp.runs.folder import Run
+from dpnlp.runs.privacy import Origin, Privacy, new_id
 
 from ..runs.fakes import fake
 
@@ -101,8 +101,7 @@ def test_the_command_on_the_page_computes_the_same_epsilon(dpnlp, tmp_path, samp
     plan = Plan.of(question, Clipping(0.5))
     run = Run.create(tmp_path / "run", {}, "dpnlp train")
     promised = plan.guarantee(NoiseSource.OS_ENTROPY)
-    entry = {"guarantee": promised.to_json(), "plan": plan.to_json(), "events": [events.to_json(plan.event)]}
-    run.write_privacy(json.loads(json.dumps(entry)))
+    run.write_privacy(Privacy((Origin(new_id(), "a run", plan.event, promised),), plan.to_json()))
     check = json.loads(dpnlp("report", run.path, "--json")[1])["runs"][0]["check"]
     recomputed = json.loads(dpnlp(*shlex.split(check)[1:], "--json")[1])
     assert Guarantee.from_json(recomputed["guarantee"]) == promised

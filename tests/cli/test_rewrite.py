@@ -15,7 +15,8 @@ from ..tasks.readers import LABELS, WORDS, encoder, labelled, write_labelled
 from .commands import run_in
 
 SECRET = "zuqqwx"
-MAKE = "pretrain --method echo --output {} --data.train bank.txt --data.public --model.encoder encoder"
+START = "--model.encoder encoder --model.public-start"
+MAKE = "pretrain --method echo --output {} --data.train bank.txt --data.public " + START
 REWRITE = "rewrite --rewriter echo --data.train notes.jsonl --data.test test.jsonl --data.label label --privacy.seed 0"
 NAMED = f"--data.labels {' '.join(LABELS)}"
 
@@ -70,7 +71,7 @@ def test_the_promise_is_local_for_a_text_and_names_the_labels(scored):
     assert (promised.unit, promised.adjacency, promised.trust) == (Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL)
     assert promised.not_covered == (Exposure.LABELS, Exposure.HELD_OUT)
     assert entry["signature"] == promised.signature()
-    assert run.privacy["plan"]["method"] == "echo"
+    assert run.privacy.plan["method"] == "echo"
 
 
 def test_a_classifier_of_the_rewritten_texts_is_scored_on_original_ones(scored):
@@ -291,7 +292,7 @@ def test_every_method_is_made_and_rewrites(dpnlp, method):
 
 
 def test_what_is_made_of_private_texts_says_so(dpnlp):
-    made = "pretrain --method echo --output leaks --data.train plain.txt bank.txt --data.unsafe --model.encoder encoder"
+    made = f"pretrain --method echo --output leaks --data.train plain.txt bank.txt --data.unsafe {START}"
     assert dpnlp(made)[0] == 0
     code, _, err = dpnlp("rewrite --name leaks --rewriter leaks --data.train plain.txt --privacy.epsilon 1")
     assert code == 0, err

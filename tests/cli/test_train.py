@@ -94,7 +94,7 @@ def test_the_guarantee_is_that_of_poisson_lots_of_all_records_and_the_noise_that
     noise = entry["plan"]["noise_multiplier"]
     event = Repeated(PoissonSampled(8 / 40, Gaussian(noise)), 3)
     assert entry["guarantee"]["epsilon"] == pytest.approx(pld.epsilon(event, 1e-3, Adjacency.ADD_REMOVE), abs=1e-3)
-    assert entry["events"][0]["of"]["q"] == 8 / 40
+    assert entry["origins"][0]["event"]["of"]["q"] == 8 / 40
 
 
 def test_law_9_no_file_that_a_private_run_writes_holds_a_sentence_of_the_training_set(trained):
@@ -124,13 +124,13 @@ def test_the_config_that_is_left_makes_the_same_run_again(trained, dpnlp, capsys
 def test_a_run_goes_on_from_an_earlier_one_and_pays_for_both(trained, dpnlp, capsys):
     code, _, err = dpnlp(command("second", "--privacy.epsilon 3", start="runs/first"), capsys)
     assert code == 0
-    assert "runs/first was made at ε = " in err
+    assert "dpnlp train first was made at ε = " in err
     entry = privacy(trained.parent / "second")
-    noises = [event["of"]["of"]["noise_multiplier"] for event in entry["events"]]
+    noises = [origin["event"]["of"]["of"]["noise_multiplier"] for origin in entry["origins"]]
     both = Composed(tuple(Repeated(PoissonSampled(0.2, Gaussian(noise)), 3) for noise in noises))
     assert entry["guarantee"]["epsilon"] == pytest.approx(pld.epsilon(both, 1e-3, Adjacency.ADD_REMOVE), abs=1e-3)
     assert entry["guarantee"]["mechanism"] == "composition(runs=2)"
-    assert entry["previous"] == [privacy(trained)["signature"]]
+    assert entry["origins"][0] == privacy(trained)["origins"][0]
 
 
 def test_the_folder_of_the_model_itself_hides_nothing_of_the_run_that_made_it(trained, dpnlp, capsys):
@@ -142,9 +142,16 @@ def test_the_folder_of_the_model_itself_hides_nothing_of_the_run_that_made_it(tr
     assert promised.noise_source is NoiseSource.FIXED_SEED
 
 
-def test_a_public_start_costs_nothing_more(trained, dpnlp, capsys):
-    assert dpnlp(command("public", "--privacy.epsilon 3 --model.public-start", start="runs/first"), capsys)[0] == 0
+def test_a_public_start_costs_nothing_more_and_what_was_trained_privately_is_not_public(trained, dpnlp, capsys):
+    flags = "--privacy.epsilon 3 --model.public-start"
+    code, _, err = dpnlp(command("public", flags, start="runs/first"), capsys)
+    assert (code, "dpnlp train first was made of private data" in err) == (2, True)
+    assert not (trained.parent / "public").exists()
+    assert dpnlp(command("open", "--privacy.epsilon inf"), capsys)[0] == 0
+    assert dpnlp(command("public", flags, start="runs/open"), capsys)[0] == 0
     assert privacy(trained.parent / "public")["guarantee"]["epsilon"] <= 3
+    assert dpnlp(command("paid", "--privacy.epsilon 3", start="runs/open"), capsys)[0] == 0
+    assert privacy(trained.parent / "paid")["guarantee"]["epsilon"] == "inf"
 
 
 def test_without_privacy_nothing_is_promised_and_nothing_is_charged(home, dpnlp, capsys):

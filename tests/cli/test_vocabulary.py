@@ -7,12 +7,12 @@ import re
 import pytest
 from transformers import AutoTokenizer
 
-from dpnlp import events
 from dpnlp.accounting.ledger import Ledger
-from dpnlp.cli.start import Start
 from dpnlp.events import ApproximateDP, Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Unit
+from dpnlp.models.pretrained import load_tokenizer
 from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door
 
 PRIVATE = "vocabulary --data.train chats.jsonl --data.owner author --privacy.epsilon 3 --privacy.delta 1e-9 --output"
 PUBLIC = "vocabulary --data.train wiki.txt --data.public --output"
@@ -71,7 +71,7 @@ def test_a_private_vocabulary_is_promised_charged_and_gives_nobody_away(home, dp
     assert promised.signature() in out
     (release,) = Ledger.beside(chats).read().releases
     assert (release.what, release.unit, release.adjacency) == ("dpnlp vocabulary private", "user", "add-remove")
-    assert [events.from_json(entry) for entry in run.privacy["events"]] == [release.event]
+    assert (run.privacy.own.event, run.id) == (release.event, release.id)
     assert isinstance(release.event, Composed)
     noise, failure = release.event.events
     assert isinstance(noise, Gaussian)
@@ -79,17 +79,18 @@ def test_a_private_vocabulary_is_promised_charged_and_gives_nobody_away(home, dp
     assert Ledger.beside(chats).spent(1e-9).epsilon == pytest.approx(3, rel=1e-3)
     # Law 9: no file, and no line that is printed, has a word or a name of one user alone.
     written = [path.read_text() for path in (home / "private").rglob("*") if path.is_file()]
-    assert len(written) == 3
+    assert len(written) == 4
     for text in (*written, out, (home / "chats.jsonl.ledger").read_text()):
         assert not re.search(r"secret\d|onlyme|user\d", text, re.IGNORECASE)
 
 
 def test_a_model_with_this_vocabulary_pays_for_it(home, dpnlp, chats):
     assert dpnlp(f"{PRIVATE} paid")[0] == 0
-    start = Start(None, None, (Run(home / "paid"),))
-    assert start.signatures == (Run(home / "paid").guarantee.signature(),)
-    (event,) = start.events
-    assert event == Ledger.beside(chats).read().releases[0].event
+    door = Door()
+    door.open(load_tokenizer, home / "paid")
+    (origin,) = door.provenance.origins
+    assert origin.event == Ledger.beside(chats).read().releases[0].event
+    assert origin.promised == Run(home / "paid").guarantee
 
 
 def test_the_most_is_the_most(home, dpnlp, chats):
@@ -120,7 +121,7 @@ def test_private_texts_are_asked_only_for_what_a_public_vocabulary_lacks(home, d
     assert words_in(home / "more") == public | {"you"}
     assert AutoTokenizer.from_pretrained(home / "more").convert_tokens_to_ids("you") == len(public) + 3
     for base, sentence in {
-        "more": "it is made of private texts, so that its cost would be lost; give another.",
+        "more": "it is made of private data, so that its cost would be lost; give another.",
         "nowhere": "it has no tokenizer; make one by dpnlp vocabulary.",
     }.items():
         code, _, err = dpnlp(f"{PRIVATE} x --base {base}")

@@ -4,12 +4,12 @@ import math
 from dataclasses import asdict, replace
 from functools import cache
 
-from dpnlp import events
 from dpnlp.accounting.accountant import Accountant
 from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Sampling
 from dpnlp.guarantee import NoiseSource
 from dpnlp.runs.folder import Run
+from dpnlp.runs.privacy import Origin, Privacy, new_id
 
 RECORDS, LOT, STEPS, DELTA = 20_000, 500, 200, 1e-6
 BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -61,21 +61,17 @@ def fake(path, epsilon=4.0, sampling=Sampling.POISSON, seed=None, bleu=30.0, cor
     }
     seeded = "" if seed is None else f" --privacy.seed {seed}"
     run = Run.create(path, config, f"dpnlp train --name {path.name}{seeded}")
-    run.write_privacy(
-        {
-            "guarantee": promised.to_json(),
-            "plan": {
-                "schedule": asdict(schedule),
-                "noise_multiplier": plan.noise_multiplier,
-                "delta": DELTA,
-                "adjacency": promised.adjacency,
-                "accountant": promised.accountant.name,
-                "unit": promised.unit,
-                "target": epsilon,
-            },
-            "events": [events.to_json(schedule.event(plan.noise_multiplier))],
-        }
-    )
+    planning = {
+        "schedule": asdict(schedule),
+        "noise_multiplier": plan.noise_multiplier,
+        "delta": DELTA,
+        "adjacency": promised.adjacency,
+        "accountant": promised.accountant.name,
+        "unit": promised.unit,
+        "target": epsilon,
+    }
+    origin = Origin(new_id(), f"dpnlp train {path.name}", schedule.event(plan.noise_multiplier), promised)
+    run.write_privacy(Privacy((origin,), planning))
     run.write_metrics(evaluations(promised.epsilon, bleu))
     run.write_predictions("test", SENTENCES)
     return run

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpnlp.checks import BadInput
+from dpnlp.events import Gaussian, PoissonSampled, Repeated
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Term, Trust, Unit
 from dpnlp.runs.folder import Run
+from dpnlp.runs.privacy import Origin, Privacy
 
 PROMISED = Guarantee(
     4.9998,
@@ -27,6 +29,10 @@ PROMISED = Guarantee(
     Term("pld"),
     275,
     not_covered=(Exposure.VALIDATION,),
+)
+
+ORIGIN = Origin(
+    "0123456789abcdef", "dpnlp train first", Repeated(PoissonSampled(2048 / 22_051, Gaussian(1.998)), 275), PROMISED
 )
 
 SETTINGS = st.recursive(
@@ -66,26 +72,15 @@ def test_the_command_that_began_a_run(run):
 
 
 def test_the_guarantee_comes_back(run):
-    run.write_privacy(
-        {"guarantee": PROMISED.to_json(), "plan": {"noise_multiplier": 1.998}, "events": [{"event": "x"}]}
-    )
+    run.write_privacy(Privacy((ORIGIN,), {"noise_multiplier": 1.998}))
     read = Run.open(run.path)
     assert read.guarantee == PROMISED
-    assert read.privacy["signature"] == PROMISED.signature()
-    assert read.privacy["statement"] == PROMISED.statement()
-    assert (read.privacy["plan"], read.privacy["previous"]) == ({"noise_multiplier": 1.998}, [])
+    assert read.privacy == Privacy((ORIGIN,), {"noise_multiplier": 1.998})
+    assert read.id == ORIGIN.run
     nothing = replace(PROMISED, epsilon=math.inf)
-    run.write_privacy({"guarantee": nothing.to_json(), "signature": "another", "previous": ["eps:1"]})
+    run.write_privacy(Privacy((replace(ORIGIN, promised=nothing),)))
     assert run.guarantee == nothing
-    assert run.privacy["previous"] == ["eps:1"]
-
-
-def test_a_guarantee_that_was_edited_is_refused(run):
-    run.write_privacy({"guarantee": PROMISED.to_json()})
-    file = run.path / "privacy.json"
-    file.write_text(file.read_text().replace('"epsilon": 4.9998', '"epsilon": 0.9998'))
-    with pytest.raises(BadInput, match=r"privacy\.json: its signature is not that of its guarantee; restore the file"):
-        _ = Run.open(run.path).guarantee
+    assert run.privacy.earlier == ()
 
 
 def test_metrics_are_written_anew_each_time(run):
@@ -235,7 +230,7 @@ def test_a_folder_that_vanished_is_one_sentence(run):
         ("config.yaml", "a: [", r"config\.yaml: it is not valid YAML; correct it near line 1"),
         ("config.yaml", "- a", r"config\.yaml: it must hold settings as key: value"),
         ("privacy.json", "{", r"privacy\.json: it is not valid JSON; restore the file that the run wrote"),
-        ("privacy.json", "{}", r"privacy\.json: version = None: this dpnlp reads guarantees of version 1"),
+        ("privacy.json", "{}", r"privacy\.json: version = None: this dpnlp reads version 2; restore the file"),
         ("metrics.jsonl", '{"step": 1}\n\n{"ste', r"metrics\.jsonl, line 3: it is not valid JSON"),
         ("metrics.jsonl", "7\n", r"metrics\.jsonl, line 1: it must be a JSON object"),
         ("audit.json", "\udcff", r"audit\.json: it is not text in UTF-8"),

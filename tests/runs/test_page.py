@@ -3,16 +3,19 @@
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpnlp.events import to_json
 from dpnlp.foreign import visible
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.markup import element
 from dpnlp.runs.page import account_command, page_of_audit, page_of_run, page_of_runs
+from dpnlp.runs.privacy import Privacy
 
 from .fakes import SENTENCES, fake
 
@@ -86,7 +89,7 @@ def test_the_page_says_what_the_folder_says(tmp_path):
 def test_what_is_not_covered_stands_in_a_list_of_its_own(tmp_path):
     run = fake(tmp_path / "clinic")
     weaker = run.guarantee.with_exposures(Exposure.VALIDATION, Exposure.LABELS)
-    run.write_privacy({**run.privacy, "guarantee": weaker.to_json()})
+    run.write_privacy(Privacy((replace(run.privacy.own, promised=weaker),)))
     items = [text for tag, text in Page(page_of_run(run)).texts if tag == "li"]
     assert items[-2:] == [Exposure.VALIDATION.sentence, Exposure.LABELS.sentence]
 
@@ -106,10 +109,11 @@ def test_a_run_with_a_seed_is_said_to_be_for_research(tmp_path):
 def test_a_run_that_continues_others_says_whose_epsilon_can_be_computed(tmp_path):
     run = fake(tmp_path / "a")
     assert "This computes ε anew, from what the run did:" in page_of_run(run)
-    run.write_privacy({**run.privacy, "previous": ["eps:1.5|delta:1e-06"]})
+    earlier = fake(tmp_path / "b", epsilon=1.5).privacy.own
+    run.write_privacy(Privacy((earlier, run.privacy.own), run.privacy.plan))
     text = Page(page_of_run(run)).text
     assert "This computes the ε of this run alone, from what the run did:" in text
-    assert "the promise is for all of them together. These are theirs:eps:1.5|delta:1e-06" in text
+    assert "the promise is for all of them together. These are theirs:eps:1.5|delta:1e-06|" in text
 
 
 def test_a_seed_is_given_away_by_no_page(tmp_path):
@@ -139,7 +143,7 @@ def test_no_text_of_a_run_is_markup(tmp_path):
     run = audited(fake(tmp_path / "x <b>&", corpus=ATTACK, **{ATTACK: ATTACK}), ATTACK)
     run.write_predictions("test", [dict.fromkeys(SENTENCES[0], ATTACK)])
     run.write_metrics([{"step": n, "split": ATTACK, "bleu": 1.0, "bleu_signature": ATTACK} for n in range(4)])
-    run.write_privacy({**run.privacy, "previous": [ATTACK], "events": [{"event": ATTACK}]})
+    run.write_privacy(Privacy((replace(run.privacy.own, what=ATTACK),), {"method": ATTACK}))
     other = fake(tmp_path / "y", corpus="plain")
     for text in (page_of_run(run), page_of_runs([run, other], tmp_path / "report.html")):
         page = Page(text)
@@ -167,7 +171,7 @@ def test_what_was_not_measured_has_no_section(tmp_path):
     run = fake(tmp_path / "a")
     run.write_metrics([])
     run.write_predictions("test", [])
-    run.write_privacy({"guarantee": run.guarantee.to_json()})
+    run.write_privacy(Privacy((run.privacy.own,)))
     page = Page(page_of_run(run))
     headings = [text for tag, text in page.texts if tag == "h2"]
     assert headings == ["The best attacker", "The promise, in words", "Check it yourself", "Settings"]
@@ -191,7 +195,7 @@ def test_the_events_are_shown_as_they_are_recorded(tmp_path):
     run = fake(tmp_path / "a")
     boxes = re.findall(r"<pre>(.*?)</pre>", page_of_run(run), re.DOTALL)
     shown = [Page(box).text for box in boxes]
-    assert run.privacy["events"] in [json.loads(text) for text in shown if text.startswith("[")]
+    assert [to_json(run.privacy.own.event)] in [json.loads(text) for text in shown if text.startswith("[")]
 
 
 def attacked(run):

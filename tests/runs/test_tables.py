@@ -8,6 +8,7 @@ import statistics
 import pytest
 
 from dpnlp.accounting.subsampling import Sampling
+from dpnlp.runs.privacy import Privacy
 from dpnlp.runs.tables import Table, cost, scores, settings
 
 from .fakes import BLEU, DELTA, fake, row
@@ -85,9 +86,9 @@ def test_the_notes_name_the_unit_and_how_scores_were_made(tmp_path):
 
 def test_a_run_that_came_to_less_than_it_was_made_for_keeps_its_own_epsilon(tmp_path):
     run = fake(tmp_path / "a")
-    entry = dict(run.privacy)
+    origins, plan = run.privacy.origins, run.privacy.plan
     for target, shown in ((4.01, "4.01"), (5.0, "4"), (3.9, "4"), (None, "4")):
-        run.write_privacy({**entry, "plan": {**entry["plan"], "target": target}})
+        run.write_privacy(Privacy(origins, {**plan, "target": target}))
         assert Table.of([run]).cells()[0][0] == shown
 
 

@@ -40,16 +40,19 @@ _CERTAIN = 20.0
 
 
 def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
-    """The smallest ε, up to the grid's cautious rounding, for which the event is (ε, δ)-DP."""
-    checks.probability("delta", delta)
+    """The smallest ε, up to the grid's cautious rounding, for which the event is (ε, δ)-DP; δ may be 0."""
+    if delta != 0:
+        checks.probability("delta", delta)
     if any(isinstance(atom, NonPrivate) for atom in atoms(event)):
         return math.inf
     parts = _simplify(event, adjacency)
     left = (delta - parts.failure) / (1 - parts.failure)
-    if left <= 0:
+    if left < 0 or (left == 0 and parts.failure):
         return math.inf
     if not parts.atoms:
         return parts.certain
+    if left == 0:
+        return parts.certain + _largest_loss(parts.atoms, adjacency)
     if len(parts.atoms) == 1 and isinstance(gaussian := next(iter(parts.atoms)), Gaussian):
         return parts.certain + float(get_epsilon_gaussian(gaussian.noise_multiplier, left))
     composed = max(losses.epsilon(left) for losses in _compose(parts.atoms, left, adjacency))

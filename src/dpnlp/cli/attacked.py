@@ -16,6 +16,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import warn
 from dpnlp.guarantee import Unit
 from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door
 
 if TYPE_CHECKING:
     from dpnlp.audit.membership import Scores
@@ -104,7 +105,7 @@ class Attacked(ABC):
 
     def _refuse_another_number(self, training: Sequence[Any]) -> None:
         """Without a ledger it is still known how many records there were, up to canaries that were planted."""
-        planned = self.run.privacy["plan"].get("schedule", {}).get("records")
+        planned = self.run.privacy.plan.get("schedule", {}).get("records")
         found = len(training) if self.unit is Unit.EXAMPLE else len({record.owner for record in training})
         planted = self.run.config.get("audit", {}).get("canaries", 0)
         if planned is not None and not 0 <= planned - found <= planted:
@@ -152,4 +153,4 @@ class Attacked(ABC):
     @cached_property
     def job(self) -> Any:
         """What the run started with, to be trained again."""
-        return self.asked.job()
+        return self.asked.job(Door())

@@ -12,10 +12,10 @@ from dpnlp.checks import BadInput
 from dpnlp.cli import reading_job
 from dpnlp.cli.attacked import Attacked
 from dpnlp.cli.config import from_dict
-from dpnlp.cli.start import located
 from dpnlp.cli.tasks import TASKS, verb_of
 from dpnlp.guarantee import Unit
 from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, place_of, run_of
 
 if TYPE_CHECKING:
     from dpnlp.audit.membership import Scores
@@ -74,7 +74,7 @@ class AttackedTranslation(AttackedWriter):
         from dpnlp.models.pretrained import load
         from dpnlp.tasks.translation import Translation
 
-        data, pretrained = self.asked.data, load(located(model)[0], computes=self.asked.model.computes, dropout=0.0)
+        data, pretrained = self.asked.data, Door().open(load, model, computes=self.asked.model.computes, dropout=0.0)
         return Translation(pretrained, data.longest, data.prefix, data.languages)
 
     def given(self, prefix: int) -> str:
@@ -107,7 +107,7 @@ class AttackedModelling(AttackedWriter):
         from dpnlp.tasks.modelling import Modelling
 
         data, computes = self.asked.data, self.asked.model.computes
-        pretrained = load_language_model(located(model)[0], computes=computes, dropout=0.0)
+        pretrained = Door().open(load_language_model, model, computes=computes, dropout=0.0)
         return Modelling(pretrained, data.longest, data.tokens_per_owner)
 
     def examples(
@@ -168,7 +168,7 @@ class AttackedReading(Attacked):
     def started_from(self) -> str | None:
         """Only a run has learned the task; what else there is has a new head, which knows nothing."""
         start = str(self.asked.model.start)
-        run = located(start)[1]
+        run = run_of(start)
         learned = run is not None and run.config.get("task") == self.asked.task
         return start if learned and set(self.opened(start).labels) >= set(self.task.labels) else None
 
@@ -197,5 +197,5 @@ def attacked(folder: Path, others: Sequence[str] = ()) -> Attacked:
     if task not in KINDS:
         what = f"has learned {task}" if task in TASKS else "has trained no model"
         raise BadInput(f"{folder}: the run {what}, and what is attacked is one of {', '.join(KINDS)}; give another.")
-    located(str(folder))
+    place_of(folder)
     return KINDS[task](run, from_dict(verb_of("Train", task), run.config), others)

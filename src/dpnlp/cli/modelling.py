@@ -12,11 +12,11 @@ from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.modelling_settings import Data, Model, Writing
 from dpnlp.cli.sections import Scoring, changed
 from dpnlp.cli.splits import listed
-from dpnlp.cli.start import Start, data_of, located, released
+from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
 from dpnlp.cli.training import Scored, scored_on, whose
-from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, run_of
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Text
@@ -46,8 +46,8 @@ class TrainModelling(TrainTexts):
     model: Model = option(help="model")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def job(self) -> "ModellingJob":
-        return ModellingJob(self)
+    def job(self, door: Door) -> "ModellingJob":
+        return ModellingJob(self, door)
 
 
 class ModellingJob(TextJob):
@@ -55,7 +55,7 @@ class ModellingJob(TextJob):
 
     task: "Modelling"
 
-    def __init__(self, asked: TrainModelling) -> None:
+    def __init__(self, asked: TrainModelling, door: Door) -> None:
         from dpnlp.tasks.modelling import Modelling
 
         self.asked, data = asked, asked.data
@@ -64,7 +64,7 @@ class ModellingJob(TextJob):
             raise BadInput("data.train is not given: name the file of the texts to learn from, or a corpus.")
         self.train: Records[Text] = splits.train
         self.held_out = listed(validation=splits.validation, test=splits.test)
-        pretrained, self.start = started(asked.model, data.longest, asked.privacy.seed or 0)
+        pretrained, self.start = started(asked.model, data.longest, asked.privacy.seed or 0, door)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Modelling(pretrained, data.longest, data.tokens_per_owner, asked.learning.smoothing)
         texts = self.task.tokenized(self.train, data.kept_in)
@@ -138,32 +138,28 @@ class GenerateModelling(Generate):
         return Lines(written, how.batch)
 
 
-def started(model: Model, longest: int, seed: int) -> tuple["PretrainedLanguageModel", Start]:
-    """The model that the settings ask for, ready to be trained, and what earlier releases behind it have cost."""
+def started(model: Model, longest: int, seed: int, door: Door) -> tuple["PretrainedLanguageModel", Start]:
+    """The model that the settings ask for, ready to be trained."""
     from dpnlp.models.freezing import trained
     from dpnlp.models.language import LSTMLanguageModel
     from dpnlp.models.lora import ADAPTERS, adapt
     from dpnlp.models.pretrained import load_language_model
 
-    earlier: tuple[Run, ...] = ()
     if model.from_scratch:
-        pretrained, vocabulary = _from_scratch(model, longest, seed)
-        earlier = () if vocabulary is None else (vocabulary,)
+        pretrained = _from_scratch(model, longest, seed, door)
     else:
         if model.vocabulary is not None:
             raise BadInput(f"model.vocabulary = {model.vocabulary}: {model.start} has one of its own; leave it out.")
-        folder, run = located(model.start)
-        if run is not None and not model.public_start:
-            earlier = (run,)
-        pretrained = load_language_model(folder, computes=model.computes, dropout=model.dropout)
+        how: dict[str, Any] = {"computes": model.computes, "dropout": model.dropout}
+        pretrained = door.open(load_language_model, model.start, public=model.public_start, **how)
     if not model.lora:
-        return pretrained, Start(pretrained.model, trained(pretrained.model, model.trains, model.frozen), earlier)
+        return pretrained, Start(pretrained.model, trained(pretrained.model, model.trains, model.frozen))
     if isinstance(pretrained.model, LSTMLanguageModel):
         raise BadInput(f"model.lora = {model.lora}: adapters are for a GPT-2, and this is an LSTM; leave it out.")
     from flax import nnx
 
     adapt(pretrained.model, model.lora, where=("projection",), rngs=nnx.Rngs(seed))
-    return pretrained, Start(pretrained.model, ADAPTERS, earlier)
+    return pretrained, Start(pretrained.model, ADAPTERS)
 
 
 def opened(model: str, given: Data, computes: str) -> tuple["Modelling", Data]:
@@ -171,16 +167,16 @@ def opened(model: str, given: Data, computes: str) -> tuple["Modelling", Data]:
     from dpnlp.models.pretrained import load_language_model
     from dpnlp.tasks.modelling import Modelling
 
-    folder, run = located(model)
+    run = run_of(model)
     data = changed(data_of(run, "modelling", Data) if run else Data(), given)
-    pretrained = load_language_model(folder, computes=computes, dropout=0.0)
+    pretrained = Door().open(load_language_model, model, computes=computes, dropout=0.0)
     positions = getattr(pretrained.model.config, "positions", data.longest)
     data = data if given.longest != Data().longest else replace(data, longest=min(data.longest, positions))
     return Modelling(pretrained, data.longest, data.tokens_per_owner), data
 
 
-def _from_scratch(model: Model, longest: int, seed: int) -> "tuple[PretrainedLanguageModel, Run | None]":
-    """Random weights, for a vocabulary that is never made of the training texts (law 10), and what that one cost."""
+def _from_scratch(model: Model, longest: int, seed: int, door: Door) -> "PretrainedLanguageModel":
+    """Random weights, for a vocabulary that is never made of the training texts (law 10)."""
     from dpnlp.models.pretrained import fresh_decoder, fresh_lstm, load_tokenizer
 
     if model.vocabulary is None:
@@ -188,14 +184,12 @@ def _from_scratch(model: Model, longest: int, seed: int) -> "tuple[PretrainedLan
             "model.vocabulary is not given: a vocabulary made of the texts to learn from would give them away; name a "
             "folder or an id that has a tokenizer made of public texts, or one made by dpnlp vocabulary."
         )
-    release = released(model.vocabulary)
-    inside = Path(model.vocabulary) / "model"  # of a run
-    tokenizer = load_tokenizer(inside if release is not None and inside.is_dir() else model.vocabulary)
+    tokenizer = door.open(load_tokenizer, model.vocabulary, public=model.public_start)
     shape: dict[str, Any] = {"width": model.width, "hidden": model.hidden, "dropout": model.dropout or 0.0}
     shape |= {"computes": model.computes, "seed": seed}
     if model.start == "lstm":
-        return fresh_lstm(tokenizer, **shape), release
-    return fresh_decoder(tokenizer, layers=model.layers, heads=model.heads, positions=longest, **shape), release
+        return fresh_lstm(tokenizer, **shape)
+    return fresh_decoder(tokenizer, layers=model.layers, heads=model.heads, positions=longest, **shape)
 
 
 def _scored(found: "Modelled") -> Scored:

@@ -7,6 +7,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
 from dpnlp.cli.ranges import COUNT, FEW, FEW_OR_0, PART, RATE, SEED, SHARE, SIZE
+from dpnlp.cli.start import PUBLIC
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
@@ -58,9 +59,7 @@ class Model:
         help="A folder or id of Hugging Face with a GPT-2, the folder of a run of dpnlp, or, for one with random "
         "weights, lstm or decoder"
     )
-    public_start: bool = option(
-        False, help="What the run that it starts from was trained on is public, and costs nothing"
-    )
+    public_start: bool = option(False, help=PUBLIC)
     vocabulary: str | None = option(
         None,
         help="For lstm and decoder: a folder or id that has a tokenizer made of public texts, or one made of private "

@@ -14,12 +14,13 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.nodes_settings import Data, Learning, Model, Privacy, Texts
 from dpnlp.cli.places import check_file
 from dpnlp.cli.sections import Scoring, changed
-from dpnlp.cli.start import Start, data_of, located
+from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.streams import written
 from dpnlp.cli.train import Train
 from dpnlp.cli.training import Job, Scored
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, run_of
 
 if TYPE_CHECKING:
     from dpnlp.data.graphs import Graph, GraphCorpus
@@ -52,8 +53,8 @@ class TrainNodes(Train):
     learning: Learning = option(Learning(), help="learning")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def job(self) -> "NodesJob":
-        return NodesJob(self)
+    def job(self, door: Door) -> "NodesJob":
+        return NodesJob(self, door)
 
 
 class NodesJob(Job):
@@ -61,7 +62,7 @@ class NodesJob(Job):
 
     train: "GraphCorpus"
 
-    def __init__(self, asked: TrainNodes) -> None:
+    def __init__(self, asked: TrainNodes, door: Door) -> None:
         from flax import nnx
 
         from dpnlp.models.gcn import GCN, Config
@@ -72,11 +73,11 @@ class NodesJob(Job):
         self._refuse_other_settings()
         if private:
             _refuse_joined(asked.data, "train with --privacy.epsilon inf")
-        corpus = asked.data.corpus_of_nodes()
+        corpus = asked.data.corpus_of_nodes(door)
         self.train, self.graph = corpus, corpus.graph
         splits = {"validation": corpus.validation, "test": corpus.test}
         self.held_out = {name: nodes.tolist() for name, nodes in splits.items() if len(nodes)}
-        self.base, earlier = self._base()
+        self.base = self._base(door)
         self.private_graph = self._learned_from(corpus.train)
         self.dataset = self._records()
         shape = asked.model
@@ -90,7 +91,7 @@ class NodesJob(Job):
         )
         model = GCN(config, rngs=nnx.Rngs(asked.privacy.seed or 0))
         self.network = Network(model, self.graph.classes, asked.privacy.aggregations, self.base)
-        self.start, self.starts_knowing = Start(model, nnx.Param, earlier), False
+        self.start, self.starts_knowing = Start(model, nnx.Param), False
         if asked.privacy.aggregations:
             self.aggregate = self._aggregated
         bounded = [Exposure.HUBS] if asked.privacy.bounded else []
@@ -118,25 +119,24 @@ class NodesJob(Job):
                         "on sums over neighbours would be used twice; go on with those, or start another run."
                     )
 
-    def _base(self) -> tuple["Network | None", tuple[Run, ...]]:
-        """The network whose answers are added up over neighbours, and the run that made it."""
+    def _base(self, door: Door) -> "Network | None":
+        """The network whose answers are added up over neighbours."""
         from dpnlp.models.pretrained import load_network
 
         if self.asked.model.start is None:
-            return None, ()
+            return None
         if not self.asked.privacy.aggregations:
             raise BadInput(
                 f"model.start = {self.asked.model.start}: only what it answers is used, in --privacy.aggregations; "
                 "give these, or leave it out."
             )
-        folder, run = located(self.asked.model.start)
-        base = load_network(folder)
+        base = door.open(load_network, self.asked.model.start)
         if base.aggregations:
             raise BadInput(
                 f"model.start = {self.asked.model.start}: it reads sums over neighbours itself; give a run without "
                 "--privacy.aggregations."
             )
-        return base, () if run is None else (run,)
+        return base
 
     def _learned_from(self, nodes: "np.ndarray[Any, Any]") -> "Graph":
         """The nodes to learn from and the edges between them, or all nodes where messages may pass between them."""
@@ -249,17 +249,17 @@ class EvaluateNodes(Evaluate):
     def scored(self) -> tuple[int, Scored]:
         from dpnlp.models.pretrained import load_network
 
-        folder, run = located(self.model)
+        run, door = run_of(self.model), Door()
         own = data_of(run, self.task, Data) if run else self.data
         data = changed(own, self.data, _OTHERS, _SOURCES)
         if run and run.guarantee.is_private:
             _refuse_joined(data, "evaluate a run without privacy")
             _refuse_another_test(own, data)
-        corpus = data.corpus_of_nodes()
+        corpus = data.corpus_of_nodes(door)
         nodes = corpus.test if len(corpus.test) else corpus.validation
         if not len(nodes):
             raise BadInput("data: no node is kept for the test; give --data.held-out, or --data.split.")
-        return len(nodes), scored(load_network(folder), corpus.graph, nodes.tolist(), data.joined)
+        return len(nodes), scored(door.open(load_network, self.model), corpus.graph, nodes.tolist(), data.joined)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,10 +280,10 @@ class PredictNodes:
         from dpnlp.models.pretrained import load_network
         from dpnlp.tasks.nodes import Nodes
 
-        folder, run = located(self.model)
-        network = load_network(folder)
+        run, door = run_of(self.model), Door()
+        network = door.open(load_network, self.model)
         data = changed(data_of(run, self.task, Data) if run else Data(), self.data)
-        graph = replace(data, texts=self.data.texts, edges=self.data.edges).unlabelled(network.classes)
+        graph = replace(data, texts=self.data.texts, edges=self.data.edges).unlabelled(network.classes, door)
         seen = _seen(graph, network.aggregations, network.base)
         with written(self.output) as output:
             for answer in Nodes(network.model, network.classes).predict(seen):

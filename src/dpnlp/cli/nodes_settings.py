@@ -12,6 +12,7 @@ from dpnlp.cli import sections
 from dpnlp.cli.config import option
 from dpnlp.cli.ranges import COUNT, COUNT_OR_0, EPOCHS, FEW, FEW_OR_0, PART, RATE, SHARE, SIZE, SIZE_OR_0, between
 from dpnlp.guarantee import Adjacency, Unit
+from dpnlp.runs.provenance import Door
 
 if TYPE_CHECKING:
     from dpnlp.accounting.planning import Question
@@ -35,14 +36,16 @@ class Texts:
     encoder: str | None = option(
         None, help="Instead of words, vectors by a sentence encoder: a folder or id of Hugging Face with a BERT"
     )
+    public_encoder: bool = option(False, help="Say that the encoder was made of public data alone, where nothing tells")
 
-    def unlabelled(self, classes: Sequence[str]) -> "Graph":
+    def unlabelled(self, classes: Sequence[str], door: Door) -> "Graph":
         """The graph of these texts, of which the classes are to be told."""
         from dpnlp.data.graph_texts import Columns, unlabelled
 
         if self.texts is None:
             raise BadInput("data.texts is not given: name the file with the texts.")
-        return unlabelled(self.texts, self._listed, Columns(self.id, self.text), classes=classes, encode=self._encode)
+        encode = self._encode(door)
+        return unlabelled(self.texts, self._listed, Columns(self.id, self.text), classes=classes, encode=encode)
 
     @property
     def _listed(self) -> str:
@@ -50,8 +53,7 @@ class Texts:
             raise BadInput("data.edges is not given: name the file with the edges between the texts.")
         return self.edges
 
-    @property
-    def _encode(self) -> "Encode":
+    def _encode(self, door: Door) -> "Encode":
         """What makes features of texts."""
         if self.encoder is None:
             from dpnlp.data.graph_texts import HashedWords
@@ -59,7 +61,7 @@ class Texts:
             return HashedWords(self.words)
         from dpnlp.models.sentence_vectors import SentenceEncoder
 
-        return SentenceEncoder.load(self.encoder)
+        return door.open(SentenceEncoder.load, self.encoder, public=self.public_encoder)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Data(Texts):
         "privacy, as answers would hold what private nodes say",
     )
 
-    def corpus_of_nodes(self) -> "GraphCorpus":
+    def corpus_of_nodes(self, door: Door) -> "GraphCorpus":
         """The graph, and what its nodes are for."""
         from dpnlp.data.corpora.graphs import NETWORKS, graph_corpus
         from dpnlp.data.corpora.source import one_of
@@ -109,7 +111,7 @@ class Data(Texts):
             number = "give the number of nodes of a citation network"
             kept = checks.count("data.validation", self.validation, 0, number) or None
             known = NETWORKS[one_of("corpus", self.corpus, list(NETWORKS))]
-            encode = self._encode if "encode" in known.options else None
+            encode = self._encode(door) if "encode" in known.options else None
             for name in ("words", "encoder"):
                 if encode is None and (value := getattr(self, name)) != getattr(type(self), name):
                     raise BadInput(f"data.{name} = {value}: the features of {self.corpus} are given; leave it out.")
@@ -119,7 +121,7 @@ class Data(Texts):
             self._listed,
             Columns(self.id, self.text, self.label, self.split),
             classes=self.labels,
-            encode=self._encode,
+            encode=self._encode(door),
             validation=self.validation,
             test=self.held_out,
         )

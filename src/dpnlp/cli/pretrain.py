@@ -13,6 +13,7 @@ from dpnlp.cli.output import print_facts
 from dpnlp.cli.places import check_folder
 from dpnlp.cli.tasks import flag_of
 from dpnlp.guarantee import Exposure
+from dpnlp.runs.provenance import Door, Provenance
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Texts
@@ -86,8 +87,10 @@ class Pretrain(ABC):
         from dpnlp.rewriting.folders import describe
 
         check_folder("--output", self.output)
-        facts = self.made()
-        describe(self.output, self.method, self.exposures)
+        door = Door()
+        facts = self.made(door)
+        door.keep(self.output, door.provenance | Provenance(exposures=self.exposures))
+        describe(self.output, self.method)
         return {"method": self.method, **facts}
 
     @property
@@ -96,8 +99,11 @@ class Pretrain(ABC):
         return ()
 
     @abstractmethod
-    def made(self) -> dict[str, str]:
-        """Makes the folder with what the method needs in it, and says what is worth knowing."""
+    def made(self, door: Door) -> dict[str, str]:
+        """Makes the folder with what the method needs in it, and says what is worth knowing.
+
+        All that was made of data and is read for it goes through the door.
+        """
 
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:

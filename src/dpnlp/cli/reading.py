@@ -11,9 +11,10 @@ from dpnlp.cli.predict import Predict
 from dpnlp.cli.reading_job import ReadingJob, opened
 from dpnlp.cli.reading_settings import Data, Model, Questions, Scoring, Sentences, Texts
 from dpnlp.cli.sections import changed
-from dpnlp.cli.start import data_of, located
+from dpnlp.cli.start import data_of
 from dpnlp.cli.train import TrainTexts
 from dpnlp.cli.training import Scored, scored_on
+from dpnlp.runs.provenance import Door, run_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +25,8 @@ class TrainReading(TrainTexts):
     model: Model = option(help="model")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def job(self) -> ReadingJob:
-        return ReadingJob(self)
+    def job(self, door: Door) -> ReadingJob:
+        return ReadingJob(self, door)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class EvaluateReading(Evaluate):
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def scored(self) -> tuple[int, Scored]:
-        run = located(self.model)[1]
+        run = run_of(self.model)
         data = changed(data_of(run, self.task, type(self.data)) if run else self.data, self.data)
         task, records = opened(self.model, self.task, self.computes, data.longest), scored_on(data)
         found = task.score(records, self.scoring.batch)

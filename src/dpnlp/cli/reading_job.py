@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from dpnlp.checks import BadInput
 from dpnlp.cli.reading_settings import Data, Questions, Sentences, Texts
 from dpnlp.cli.splits import listed
-from dpnlp.cli.start import Start, data_of, located
+from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.text_job import TextJob
 from dpnlp.cli.training import Scored, whose
 from dpnlp.guarantee import Exposure
-from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, place_of, run_of
 
 if TYPE_CHECKING:
     from dpnlp.cli.reading import TrainReading
@@ -30,10 +30,10 @@ def opened(model: str, task: str, computes: str, longest: int | None) -> "Readin
     from dpnlp.models.pretrained import load_reader
     from dpnlp.models.readers import Head
 
-    folder, run = located(model)
+    run = run_of(model)
     settings: type[Data] = {"classification": Texts, "tagging": Sentences, "answering": Questions}[task]
     data = data_of(run, task, settings) if run else settings()
-    reader = load_reader(folder, Head(HEADS[task]), computes=computes, dropout=0.0)
+    reader = Door().open(load_reader, model, Head(HEADS[task]), computes=computes, dropout=0.0)
     if reader.tokenizer is None:
         raise BadInput(f"MODEL = {model}: it has no tokenizer, to read texts with; add its files.")
     data = data if longest is None else replace(data, longest=longest)
@@ -46,7 +46,7 @@ class ReadingJob(TextJob):
     train: "Records[Any]"
     task: "Reading[Any]"
 
-    def __init__(self, asked: "TrainReading") -> None:
+    def __init__(self, asked: "TrainReading", door: Door) -> None:
         self.asked = asked
         splits = asked.data.splits()
         if splits.train is None:
@@ -58,9 +58,9 @@ class ReadingJob(TextJob):
         labels = known or self._occurring()
         if not known and labels and asked.privacy.is_private:
             self.exposures = (Exposure.CLASSES,)
-        self.reader, earlier = self._reader(labels)
-        self.starts_knowing = bool(earlier) or asked.model.public_start
-        self.start = Start(self.reader.model, self.reader.model.trained(), earlier)
+        self.reader = self._reader(labels, door)
+        self.starts_knowing = run_of(asked.model.start) is not None
+        self.start = Start(self.reader.model, self.reader.model.trained())
         self.task = asked.data.task(self.reader.model, self.reader.tokenizer, self.reader.labels)
         if getattr(self.train.columns, "pair", None) is not None:
             self.task = replace(self.task, pairs=True)  # type: ignore[call-arg]
@@ -81,19 +81,20 @@ class ReadingJob(TextJob):
 
         return () if self.asked.task == "answering" else labels_of(self.train)
 
-    def _reader(self, labels: Sequence[str]) -> tuple["PretrainedReader", tuple[Run, ...]]:
+    def _reader(self, labels: Sequence[str], door: Door) -> "PretrainedReader":
         from dpnlp.models.pretrained import load_reader
         from dpnlp.models.readers import Head, Strategy
 
         model, seed = self.asked.model, self.asked.privacy.seed or 0
         head, strategy = Head(HEADS[self.asked.task]), Strategy(model.strategy)
-        folder, run = located(model.start)
-        if strategy is Strategy.BILSTM and not Path(folder).is_dir():
-            reader = self._on_word_vectors(head, labels, seed)
+        if strategy is Strategy.BILSTM and not Path(place_of(model.start)).is_dir():
+            reader = self._on_word_vectors(head, labels, seed, door)
         else:
-            reader = load_reader(
-                folder,
+            reader = door.open(
+                load_reader,
+                model.start,
                 head,
+                public=model.public_start,
                 labels=labels or None,
                 strategy=strategy,
                 hidden=model.hidden,
@@ -106,13 +107,14 @@ class ReadingJob(TextJob):
             raise BadInput(f"model.start = {model.start}: it has no tokenizer, to read texts with; add its files.")
         if model.shares:
             reader.model.start_from(model.shares)
-        return reader, (run,) if run is not None and not model.public_start else ()
+        return reader
 
-    def _on_word_vectors(self, head: Any, labels: Sequence[str], seed: int) -> "PretrainedReader":
+    def _on_word_vectors(self, head: Any, labels: Sequence[str], seed: int, door: Door) -> "PretrainedReader":
         from dpnlp.models.pretrained import word_reader
         from dpnlp.models.word_vectors import read_vectors
 
-        vectors, model = read_vectors(self.asked.model.start), self.asked.model
+        model = self.asked.model
+        vectors = door.open(read_vectors, model.start, public=model.public_start)
         return word_reader(
             vectors.entrance(dtype=model.computes),
             vectors.tokenizer(),

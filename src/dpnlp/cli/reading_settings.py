@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
 from dpnlp.cli.ranges import FEW, PART, SHARE, SIZE, SIZE_OR_0
+from dpnlp.cli.start import PUBLIC
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
@@ -124,9 +125,7 @@ class Model:
         help="A folder or id of Hugging Face with a BERT, RoBERTa or DistilBERT, the folder of a run of dpnlp or, for "
         "bilstm, a file of word vectors as GloVe's are"
     )
-    public_start: bool = option(
-        False, help="What the run that it starts from was trained on is public, and costs nothing"
-    )
+    public_start: bool = option(False, help=PUBLIC)
     strategy: Literal["bilstm", "tr-no-lstm", "tr-no", "tr-last2", "tr-all", "lora"] = option(
         "tr-all",
         help="What is trained: an LSTM on word vectors or on the frozen model, a layer on the frozen model, "

@@ -148,7 +148,7 @@ def _print_one(run: Run) -> None:
         facts = {"ε": "∞: nothing is promised"}
     facts["sampler"] = f"{promised.sampler}, {promised.steps:,} steps"
     if check := account_command(run):
-        facts["this run alone" if run.privacy["previous"] else "check it"] = check
+        facts["this run alone" if run.privacy.earlier else "check it"] = check
     print_facts(run.name, facts)
     rows = [
         [f"{label(name)}, {found.split}", _figure(found.before, name), _figure(found.after, name)]

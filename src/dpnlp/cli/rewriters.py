@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.pretrain import WHAT, Data, Pretrain, PretrainOfTexts
 from dpnlp.cli.ranges import ANY, LINE, SIZE
+from dpnlp.cli.start import PUBLIC
+from dpnlp.runs.provenance import Door
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class Encoder:
 
     encoder: str = option(help="A public sentence encoder: a folder of Hugging Face, or an id")
     longest: int = option(128, within=SIZE, help="Texts are cut to this many tokens")
+    public_start: bool = option(False, help=PUBLIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +36,14 @@ class PretrainEcho(PretrainOfTexts):
     method: str = option("echo", help=WHAT)
     model: Encoder = option(help="model")
 
-    def made(self) -> dict[str, str]:
+    def made(self, door: Door) -> dict[str, str]:
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting import echo
 
         texts = self.data.texts()
-        encoder = SentenceEncoder.load(self.model.encoder, longest=self.model.longest)
+        encoder = door.open(
+            SentenceEncoder.load, self.model.encoder, longest=self.model.longest, public=self.model.public_start
+        )
         encoder.refuse_unknown(texts)
         bank = echo.Bank.of(texts, encoder)
         echo.save(bank, encoder, self.output)
@@ -57,12 +62,13 @@ class PretrainWords(Pretrain):
 
     method: str = option("words", help=WHAT)
     vectors: Path = option(help="A file of word vectors as GloVe's are")
+    public_start: bool = option(False, help=PUBLIC)
 
-    def made(self) -> dict[str, str]:
+    def made(self, door: Door) -> dict[str, str]:
         from dpnlp.models.word_vectors import read_vectors
         from dpnlp.rewriting import word_metric
 
-        vectors = read_vectors(self.vectors)
+        vectors = door.open(read_vectors, self.vectors, public=self.public_start)
         self.output.mkdir(parents=True)
         word_metric.save(self.vectors, self.output)
         return {"words": f"{len(vectors.words):,}"}
@@ -81,6 +87,7 @@ class Paraphraser:
     prefix: str = option("", within=LINE, help="What is put before each text, such as 'paraphrase: '")
     tokens: int = option(32, within=SIZE, help="The most tokens of a rewritten text, over which ε is shared out")
     longest: int = option(128, within=SIZE, help="Texts are cut to this many tokens, the prefix among them")
+    public_start: bool = option(False, help=PUBLIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,21 +105,22 @@ class PretrainSampling(PretrainOfTexts):
     data: Data = option(Data(train=()), help="texts")
     model: Paraphraser = option(help="model")
 
-    def made(self) -> dict[str, str]:
+    def made(self, door: Door) -> dict[str, str]:
         from dpnlp.models import pretrained
         from dpnlp.rewriting import clipped_sampling
 
-        start, bounds, prefix, tokens, longest = vars(self.model).values()
+        model = self.model
+        bounds: Any = model.bounds
+        how: dict[str, Any] = {"prefix": model.prefix, "longest": model.longest}
         if len(bounds) not in (0, 2):
             raise BadInput(f"model.bounds = {bounds}: it must be two numbers, the lower one first.")
         if bool(bounds) is bool(self.data.train):
             given = "both are given" if bounds else "neither is given"
             raise BadInput(f"model.bounds and data.train: {given}; give one of the two.")
-        loaded = pretrained.load(start)
+        loaded = door.open(pretrained.load, model.start, public=model.public_start)
         if not bounds:
-            how = {"prefix": prefix, "tokens": tokens, "longest": longest}
-            bounds = clipped_sampling.usual_bounds(loaded, self.data.texts(), **how)
-        rewriter = clipped_sampling.ClippedSampling(loaded, bounds, tokens, 1.0, prefix=prefix, longest=longest)
+            bounds = clipped_sampling.usual_bounds(loaded, self.data.texts(), tokens=model.tokens, **how)
+        rewriter = clipped_sampling.ClippedSampling(loaded, bounds, model.tokens, 1.0, **how)
         self.output.mkdir(parents=True)
         clipped_sampling.save(rewriter, self.output)
-        return {"tokens": str(tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}
+        return {"tokens": str(model.tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}

@@ -1,7 +1,6 @@
 """One run of `dpnlp rewrite`: from the ledger to the report."""
 
 import json
-import secrets
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpnlp import events
 from dpnlp.accounting.fingerprint import fingerprint
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.atomic import Growing
@@ -20,7 +18,7 @@ from dpnlp.cli.config import to_dict
 from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.splits import refuse_shared
 from dpnlp.data.learned import Learned
-from dpnlp.events import Composed, Event
+from dpnlp.events import Composed, Event, Repeated
 from dpnlp.guarantee import Exposure, Guarantee, Term
 from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed, seeded
@@ -28,6 +26,8 @@ from dpnlp.rewriting import folders
 from dpnlp.rewriting.base import LabelledRewriter, Rewriter
 from dpnlp.runs.folder import PRIVACY, Run
 from dpnlp.runs.lifecycle import begin
+from dpnlp.runs.privacy import Origin, Privacy, new_id
+from dpnlp.runs.provenance import PUBLIC, Door
 from dpnlp.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Rewriting:
         self.classes = asked.data.labels or corpus.labels
         self.source = seeded(asked.privacy.seed)
         made = folders.load(asked.rewriter, asked.privacy.epsilon, asked.privacy.delta, self.source)
+        self.made_of, made = made.provenance, made.made_of(PUBLIC)
         self.together = self._with_labels(made) if asked.privacy.joint_labels else None
         self.rewriter = self.together or made
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
@@ -65,14 +66,15 @@ class Rewriting:
         if self.asked.resume:
             self.folder = Run.open(self.path)
         else:
-            self.guarantee  # noqa: B018  (what cannot be promised is refused before anything is written)
+            self._promised(new_id())  # What cannot be promised is refused before anything is written.
             command = shlex.join(["dpnlp", *sys.argv[1:]])
             self.folder = Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
             begin(self.folder)
         if (self.path / PRIVACY).exists():
-            self._refuse_another_promise()
+            self.privacy = self._refuse_another_promise()
         else:  # Nothing was charged under another id.
-            self._write_privacy()
+            self.privacy = self._promised(new_id())
+            self.folder.write_privacy(self.privacy)
         self._charge()
         for place, (split, records) in enumerate(self.texts.items()):
             self._rewrite(place, split, records)
@@ -115,8 +117,8 @@ class Rewriting:
         return self.classes or labels_of(record for records in self.texts.values() for record in records)
 
     @cached_property
-    def guarantee(self) -> Guarantee:
-        """For one person, or for one text where a person has no more; the label of a text belongs to it."""
+    def own(self) -> Guarantee:
+        """Of the rewriting: for one person, or for one text where a person has no more, with its label."""
         privacy = self.asked.privacy
         many = privacy.texts_per_person
         one = (
@@ -129,7 +131,7 @@ class Rewriting:
         elif self.together and one.is_private:
             both = Term(one.mechanism.name, (*one.mechanism.parameters, ("labels", self.together.labels)))
             one = replace(one, mechanism=both)
-        exposures = [*folders.exposures_of(self.asked.rewriter)]
+        exposures: list[Exposure] = []
         if self.asked.data.label is not None:
             exposures += [] if self.labels or (self.together and one.is_private) else [Exposure.LABELS]
             exposures += [] if self.classes else [Exposure.CLASSES]
@@ -162,18 +164,26 @@ class Rewriting:
                 f"could be published in clear; take at most {0.1 / texts:.0e}."
             )
 
-    def _write_privacy(self) -> None:
-        described = {"method": folders.method_of(self.asked.rewriter), "run": secrets.token_hex(8)}
-        entry = {"guarantee": self.guarantee.to_json(), "plan": described, "events": [events.to_json(self.event)]}
-        self.folder.write_privacy(entry)
+    @property
+    def guarantee(self) -> Guarantee:
+        """All that is promised, with what the rewriter was made of."""
+        return self.privacy.guarantee
 
-    def _refuse_another_promise(self) -> None:
+    def _promised(self, run: str) -> Privacy:
+        """The promise of the run of this id."""
+        many, plan = self.asked.privacy.texts_per_person, {"method": folders.method_of(self.asked.rewriter)}
+        event = self.event if many == 1 else Repeated(self.event, many)
+        return self.made_of.promising(Origin(run, f"dpnlp rewrite {self.asked.name}", event, self.own), plan)
+
+    def _refuse_another_promise(self) -> Privacy:
         """A run goes on as it began: what is promised of its first texts has to hold for the last ones."""
-        if self.folder.guarantee != self.guarantee:
+        began = self.folder.privacy
+        if began != self._promised(began.run):
             raise BadInput(
-                f"resume: the run in {self.path} promises {self.folder.guarantee.signature()}, and these settings "
-                "another thing; go on with those that it began with, or begin another run."
+                f"resume: the run in {self.path} promises {began.guarantee.signature()}, and these settings make a "
+                "different promise; go on with those that it began with, or begin another run."
             )
+        return began
 
     def _charge(self) -> None:
         """Every ledger is charged before the first text is rewritten, and once, however often the run is resumed."""
@@ -182,7 +192,7 @@ class Rewriting:
         for records in self.texts.values():
             ledger = Ledger(chosen) if chosen else Ledger.beside(records.place)
             files.setdefault(ledger.path, []).extend(records.files)
-        run = self.folder.privacy["plan"]["run"]
+        run = self.privacy.run
         for path, texts in files.items():
             if self.guarantee.is_private or path.exists():
                 what, mark = f"dpnlp rewrite {self.asked.name}", fingerprint(*sorted(texts), ledger=Ledger(path))
@@ -233,7 +243,9 @@ class Rewriting:
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting.downstream import Randomized
 
-        encoder, most = SentenceEncoder.load(name), asked.scoring.most
+        door, most = Door(), asked.scoring.most
+        encoder = door.open(SentenceEncoder.load, name)
+        door.refuse_costs("scoring.encoder", name)
         spent = self.guarantee.epsilon if self.guarantee.is_private else "inf"
         rows = []
         if asked.privacy.diagnostics:

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import nearest, options_of, shown
 from dpnlp.cli.settings import read_settings
-from dpnlp.cli.start import located
 from dpnlp.cli.values import Kind
+from dpnlp.runs.provenance import run_of
 
 TASKS = {
     "translation": "translation",
@@ -66,7 +65,7 @@ def task_of(verb: str, arguments: Sequence[str]) -> str:
     first = first_of(verb, arguments)
     if first.endswith((".yaml", ".yml")):
         return str(read_settings(first).get("task", USUAL))
-    run = located(first)[1] if first and Path(first).exists() else None
+    run = run_of(first) if first else None
     return str(run.config.get("task", USUAL)) if run else USUAL
 
 

@@ -18,6 +18,7 @@ from dpnlp.runs.tables import label, scores
 
 if TYPE_CHECKING:
     from dpnlp.cli.training import Job
+    from dpnlp.runs.provenance import Door
     from dpnlp.training.contributions import Contribution
 
 
@@ -48,8 +49,8 @@ class Train(ABC):
     json: bool = option(False, help="Print one JSON object at the end instead of words", group="output")
 
     @abstractmethod
-    def job(self) -> "Job":
-        """What is trained on what."""
+    def job(self, door: "Door") -> "Job":
+        """What is trained on what. All that was made of data and is read for it goes through the door."""
 
     def contribution(self) -> "Contribution":
         """What a record adds to the sum over a lot."""

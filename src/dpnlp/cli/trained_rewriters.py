@@ -20,6 +20,8 @@ from dpnlp.cli.ranges import (
     SEED,
     SIZE,
 )
+from dpnlp.cli.start import PUBLIC
+from dpnlp.runs.provenance import Door
 
 if TYPE_CHECKING:
     from dpnlp.models.pretrained import Pretrained
@@ -61,7 +63,7 @@ class PretrainAdept(PretrainOfTexts):
     model: Autoencoder = option(Autoencoder(), help="model")
     learning: Fitting = option(Fitting(), help="learning")
 
-    def made(self) -> dict[str, str]:
+    def made(self, door: Door) -> dict[str, str]:
         from dpnlp.accounting.subsampling import Sampling, Schedule
         from dpnlp.models.pretrained import save_autoencoder
         from dpnlp.rewriting import adept
@@ -124,6 +126,7 @@ class Bart(Scratch):
     )
     epsilon: float | None = option(None, within=PROMISED, help="Train on with the noise of this ε at the end (PR+)")
     delta: float = option(1e-6, within=DELTA_OR_0, help="The δ of that noise; 0 is for Laplace noise")
+    public_start: bool = option(False, help=PUBLIC)
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ class PretrainBart(PretrainOfTexts):
     model: Bart = option(help="model")
     learning: Steps = option(Steps(), help="learning")
 
-    def made(self) -> dict[str, str]:
+    def made(self, door: Door) -> dict[str, str]:
         from dpnlp.mechanisms.randomness import seeded
         from dpnlp.rewriting.bart_autoencoder import Training
         from dpnlp.rewriting.pruning import prune
@@ -171,7 +174,7 @@ class PretrainBart(PretrainOfTexts):
         def training(steps: int, masked: float = 0.0) -> Training:
             return Training(steps, learning.batch, Optimizer(learning.rate, decay=Decay.LINEAR), masked)
 
-        bart = self._started(texts)
+        bart = self._started(texts, door)
         if learning.steps:
             bart = bart.trained(texts, training(learning.steps, learning.masked), **how)
         bart = bart.within(model.bound or bart.spread(texts[:1000]).bound())
@@ -186,13 +189,15 @@ class PretrainBart(PretrainOfTexts):
         neurons = f"{len(held.kept)} of {held.width}"
         return {"made of": f"{len(texts):,} texts", "neurons": neurons, "clipped to": f"{held.clip.bound:.3g}"}
 
-    def _started(self, texts: Sequence[str]) -> "BartAutoencoder":
+    def _started(self, texts: Sequence[str], door: Door) -> "BartAutoencoder":
         from dpnlp.models import pretrained
         from dpnlp.rewriting.bart_autoencoder import Autoencoder
 
         model = self.model
         if model.start != "scratch":
-            return Autoencoder.of(pretrained.load(model.start), length=model.length)
+            return Autoencoder.of(
+                door.open(pretrained.load, model.start, public=model.public_start), length=model.length
+            )
         return Autoencoder.from_scratch(
             texts,
             vocabulary=model.vocabulary,
@@ -216,6 +221,7 @@ class Teller(Scratch):
     delta: float = option(1e-6, within=DELTA_OR_0, help="The δ of their noise")
     longest: int = option(32, within=SIZE, help="Tokens of a text that are learned, and the most that are written")
     read: int = option(128, within=SIZE, help="Texts are cut to this many tokens before they get their vector")
+    public_start: bool = option(False, help=PUBLIC)
 
 
 @dataclass(frozen=True)
@@ -242,7 +248,7 @@ class PretrainRetell(PretrainOfTexts):
     model: Teller = option(help="model")
     learning: NoisySteps = option(NoisySteps(), help="learning")
 
-    def made(self) -> dict[str, str]:
+    def made(self, door: Door) -> dict[str, str]:
         from dpnlp.mechanisms.randomness import seeded
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting import retell
@@ -250,11 +256,11 @@ class PretrainRetell(PretrainOfTexts):
         from dpnlp.training.optimizers import Decay
 
         texts, model, learning = self.data.texts(), self.model, self.learning
-        encoder = SentenceEncoder.load(model.encoder, longest=model.read)
+        encoder = door.open(SentenceEncoder.load, model.encoder, longest=model.read, public=model.public_start)
         encoder.refuse_unknown(texts)
         retelling = retell.pretrain(
             texts,
-            self._writer(texts),
+            self._writer(texts, door),
             encoder,
             private=self.data.unsafe,
             steps=learning.steps,
@@ -273,11 +279,11 @@ class PretrainRetell(PretrainOfTexts):
         sigmas = f"{channel.low:.3g} to {channel.high:.3g}"
         return {"made of": f"{len(texts):,} texts", "clipped to": f"{channel.bound:.3g}", "σ": sigmas}
 
-    def _writer(self, texts: Sequence[str]) -> "Pretrained":
+    def _writer(self, texts: Sequence[str], door: Door) -> "Pretrained":
         from dpnlp.data.vocabulary import learned
         from dpnlp.models import pretrained
 
         if self.model.start != "scratch":
-            return pretrained.load(self.model.start)
+            return door.open(pretrained.load, self.model.start, public=self.model.public_start)
         tokenizer = learned(texts, self.model.vocabulary)
         return pretrained.from_scratch(tokenizer, **self.model.shape(self.learning.seed))

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dpnlp import events
 from dpnlp.accounting.accountant import delta_warning
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.atomic import Growing
@@ -20,8 +19,10 @@ from dpnlp.cli.output import figure
 from dpnlp.cli.splits import apart
 from dpnlp.cli.start import Start
 from dpnlp.guarantee import Exposure, Guarantee
-from dpnlp.runs.folder import Run
+from dpnlp.runs.folder import PRIVACY, Run
 from dpnlp.runs.lifecycle import begin
+from dpnlp.runs.privacy import Origin, new_id
+from dpnlp.runs.provenance import Door, Provenance
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,15 +155,18 @@ class Training:
 
         self.asked = asked
         self.path = asked.runs / asked.name
-        self.job = asked.job()
+        self.door = Door()
+        self.job = asked.job(self.door)
         self.planted = planted(asked, self.job)
         records = self.job.records  # Canaries that were put in are records like any other.
         self.plan = asked.privacy.plan(records, asked.learning, asked.contribution())
         self.job.held_out = {
             split: apart(f"data.{split}", its, self.job.has_learned) for split, its in self.job.held_out.items()
         }
-        for run in self.job.start.earlier:
-            warn(f"{run.path} was made at ε = {figure(run.guarantee.epsilon)}, which is added to what this run costs.")
+        for origin in self.door.provenance.origins:
+            spent = figure(origin.promised.epsilon)
+            warn(f"{origin.what} was made at ε = {spent}, which is added to what this run costs.")
+        self.id = self._refuse_another_start() if asked.resume else new_id()
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
             warn(note)
 
@@ -215,6 +219,7 @@ class Training:
                 publish=lambda history: self._publish(before, history),
                 diagnose=self._diagnose if asked.privacy.diagnostics else None,
                 interrupted=interrupted,
+                run=self.id,
             )
 
     def _charge(self) -> "Charge | None":
@@ -280,15 +285,22 @@ class Training:
         """What is promised of the model, earlier runs included."""
         canaries = len(self.planted.canaries) if self.planted else 0
         own = own.with_canaries(canaries).with_exposures(*self._exposures)
-        promised = self.job.start.promised(own, self.plan)
-        self.folder.write_privacy(
-            {
-                "guarantee": promised.to_json(),
-                "plan": self.plan.to_json(),
-                "events": [events.to_json(event) for event in (*self.job.start.events, self.plan.event)],
-                "previous": list(self.job.start.signatures),
-            }
-        )
+        origin = Origin(self.id, f"dpnlp train {self.asked.name}", self.plan.event, own)
+        self.folder.write_privacy(self.door.provenance.promising(origin, self.plan.to_json()))
+
+    def _refuse_another_start(self) -> str:
+        """The id of the run that goes on, which must start from what it started from: that has cost what it cost."""
+        run = Run.open(self.path)
+        if not (run.path / PRIVACY).exists():
+            return new_id()  # It was killed before anything was begun.
+        was, now = run.privacy.earlier, self.door.provenance.origins
+        if was != now:
+            said = [" and ".join(origin.what for origin in origins) or "public things alone" for origins in (was, now)]
+            raise BadInput(
+                f"resume: the run started from {said[0]}, and these settings from {said[1]}; go on with those that it "
+                "began with, or start another run."
+            )
+        return run.id
 
     @property
     def _exposures(self) -> tuple[Exposure, ...]:
@@ -315,6 +327,7 @@ class Training:
             self._audit(self.planted, outcome)
         if not self.folder.model.exists():  # A folder appears with all that is in it.
             self.job.save(outcome.model, self.folder.model)
+        self.door.keep(self.folder.model, Provenance(self.folder.privacy.origins))
         self.folder.write_report(page_of_run(self.folder))
 
     def _audit(self, planted: "Planted", outcome: "Outcome") -> None:

@@ -11,12 +11,12 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.generate import Generate, Lines
 from dpnlp.cli.sections import TextPrivacy, changed
 from dpnlp.cli.splits import listed
-from dpnlp.cli.start import Start, data_of, located
+from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
 from dpnlp.cli.training import Scored, scored_on, whose
 from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts, Writing
-from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, run_of
 
 if TYPE_CHECKING:
     from dpnlp.data.pairs import Pair, Pairs
@@ -48,8 +48,8 @@ class TrainTranslation(TrainTexts):
     model: Model = option(help="model")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def job(self) -> "TranslationJob":
-        return TranslationJob(self)
+    def job(self, door: Door) -> "TranslationJob":
+        return TranslationJob(self, door)
 
 
 class TranslationJob(TextJob):
@@ -57,7 +57,7 @@ class TranslationJob(TextJob):
 
     task: "Translation"
 
-    def __init__(self, asked: TrainTranslation) -> None:
+    def __init__(self, asked: TrainTranslation, door: Door) -> None:
         from dpnlp.tasks.translation import Translation
 
         self.asked, data = asked, asked.data
@@ -66,7 +66,7 @@ class TranslationJob(TextJob):
             raise BadInput("data.train is not given: name the file of the pairs to learn from, or a corpus.")
         self.train: Pairs = splits.train
         self.held_out = listed(validation=splits.validation, test=splits.test)
-        pretrained, self.start = started(asked.model, asked.privacy, self.train)
+        pretrained, self.start = started(asked.model, asked.privacy, self.train, door)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Translation(pretrained, data.longest, data.prefix, data.languages, asked.learning.smoothing)
         self.dataset = examples = self.task.dataset(self.train, data.kept_in)
@@ -139,26 +139,23 @@ class GenerateTranslation(Generate):
         return Lines(lambda given: task.translate(given, writing), writing.batch)
 
 
-def started(model: Model, privacy: TextPrivacy, training: "Pairs") -> tuple["Pretrained", Start]:
+def started(model: Model, privacy: TextPrivacy, training: "Pairs", door: Door) -> tuple["Pretrained", Start]:
     """The model that the settings ask for, with what belongs to it, ready to be trained."""
     from dpnlp.models.freezing import trained
     from dpnlp.models.lora import ADAPTERS, adapt
     from dpnlp.models.pretrained import load
 
-    earlier: tuple[Run, ...] = ()
     if model.from_scratch:
-        pretrained = _from_scratch(model, privacy, training)
+        pretrained = _from_scratch(model, privacy, training, door)
     else:
-        folder, run = located(model.start)
-        if run is not None and not model.public_start:
-            earlier = (run,)
-        pretrained = load(folder, computes=model.computes, dropout=model.dropout)
+        how: dict[str, Any] = {"computes": model.computes, "dropout": model.dropout}
+        pretrained = door.open(load, model.start, public=model.public_start, **how)
     if model.lora:
         from flax import nnx
 
         adapt(pretrained.model, model.lora, rngs=nnx.Rngs(privacy.seed or 0))
-        return pretrained, Start(pretrained.model, ADAPTERS, earlier)
-    return pretrained, Start(pretrained.model, trained(pretrained.model, model.trains, model.frozen), earlier)
+        return pretrained, Start(pretrained.model, ADAPTERS)
+    return pretrained, Start(pretrained.model, trained(pretrained.model, model.trains, model.frozen))
 
 
 def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data]:
@@ -166,21 +163,19 @@ def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data
     from dpnlp.models.pretrained import load
     from dpnlp.tasks.translation import Translation
 
-    folder, run = located(model)
+    run = run_of(model)
     data = changed(data_of(run, "translation", Data) if run else Data(), given)
-    pretrained = load(folder, computes=computes, dropout=0.0)
+    pretrained = Door().open(load, model, computes=computes, dropout=0.0)
     return Translation(pretrained, data.longest, data.prefix, data.languages), data
 
 
-def _from_scratch(model: Model, privacy: TextPrivacy, training: "Pairs") -> "Pretrained":
+def _from_scratch(model: Model, privacy: TextPrivacy, training: "Pairs", door: Door) -> "Pretrained":
     """Random weights. The vocabulary must not come from private texts (law 10)."""
-    from transformers import AutoTokenizer
-
     from dpnlp.data.vocabulary import learned
-    from dpnlp.models.pretrained import from_scratch
+    from dpnlp.models.pretrained import from_scratch, load_tokenizer
 
     if model.tokenizer is not None:
-        tokenizer = AutoTokenizer.from_pretrained(model.tokenizer)
+        tokenizer = door.open(load_tokenizer, model.tokenizer, public=model.public_start)
     elif privacy.is_private:
         raise BadInput(
             "model.tokenizer is not given: a vocabulary made of the private texts would give them away; name a folder "

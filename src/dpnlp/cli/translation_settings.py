@@ -7,6 +7,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
 from dpnlp.cli.ranges import COUNT, COUNT_OR_0, FEW, FEW_OR_0, LINE, PART, SIZE, between
+from dpnlp.cli.start import PUBLIC
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
@@ -75,9 +76,7 @@ class Model:
     start: str = option(
         help="A folder or id of Hugging Face, the folder of a run of dpnlp, or scratch for none of them"
     )
-    public_start: bool = option(
-        False, help="What the run that it starts from was trained on is public, and costs nothing"
-    )
+    public_start: bool = option(False, help=PUBLIC)
     computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
     dropout: float | None = option(None, within=PART, help="Replaces all dropout rates of the model")
     trains: tuple[str, ...] = option(("*",), help="Which parameters are trained, such as 'decoder.*' or last:2")

@@ -14,6 +14,8 @@ from dpnlp.cli.output import print_facts, print_guarantee, print_json
 from dpnlp.cli.places import check_folder
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
+from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import PUBLIC, Door, Provenance
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Texts
@@ -113,6 +115,7 @@ class Vocabulary:
         try:
             tokenizer, promised = (self._public(), None) if self.data.public else self._private()
             tokenizer.save_pretrained(self.output)
+            Door().keep(self.output, Provenance(Run(self.output).privacy.origins) if promised else PUBLIC)
         except BaseException:
             shutil.rmtree(self.output, ignore_errors=True)
             raise
@@ -145,11 +148,10 @@ class Vocabulary:
 
     def _private(self) -> tuple[Any, Guarantee]:
         """The ledger is charged before a word comes out, and what is promised is written before the words are."""
-        from dpnlp import events
         from dpnlp.data.vocabulary import Words
         from dpnlp.mechanisms import PartitionSelection
         from dpnlp.mechanisms.randomness import seeded
-        from dpnlp.runs.folder import Run
+        from dpnlp.runs.privacy import Origin, Privacy, new_id
 
         privacy, words = self.privacy, Words(self.lower)
         if privacy.epsilon is None:
@@ -161,14 +163,15 @@ class Vocabulary:
         promised = selection.guarantee(Unit(privacy.unit), Adjacency.ADD_REMOVE)
         known = self._base(words)
         sums = self._summed(selection, texts, words, {*known})
-        self._charge(texts, selection.event(), promised)
+        run = new_id()
+        self._charge(texts, selection.event(), promised, run)
         chosen = list(selection.release(sums))[: self.most]
         if not chosen:
             raise BadInput(
                 f"privacy.epsilon = {privacy.epsilon:g}: no word is above the threshold of {selection.threshold:.1f}, "
                 "and the cost stays in the ledger; take a larger ε, texts of more users, or a public vocabulary."
             )
-        Run(self.output).write_privacy({"guarantee": promised.to_json(), "events": [events.to_json(selection.event())]})
+        Run(self.output).write_privacy(Privacy((Origin(run, self._what, selection.event(), promised),)))
         return words.tokenizer([*known, *chosen]), promised
 
     def _private_texts(self) -> "Texts":
@@ -186,20 +189,15 @@ class Vocabulary:
 
     def _base(self, words: "Words") -> list[str]:
         """The words that are public anyway."""
-        from transformers import AutoTokenizer
-
-        from dpnlp.runs.folder import PRIVACY
+        from dpnlp.models.pretrained import load_tokenizer
 
         if self.base is None:
             return []
-        if (self.base / PRIVACY).exists():
-            raise BadInput(
-                f"base = {self.base}: it is made of private texts, so that its cost would be lost; give another."
-            )
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(self.base, local_files_only=True)
-        except (OSError, ValueError):
-            raise BadInput(f"base = {self.base}: it has no tokenizer; make one by dpnlp vocabulary.") from None
+        if not self.base.is_dir():
+            raise BadInput(f"base = {self.base}: it has no tokenizer; make one by dpnlp vocabulary.")
+        door = Door()
+        tokenizer = door.open(load_tokenizer, self.base)
+        door.refuse_costs("base", self.base)
         return words.known_to(tokenizer)
 
     def _summed(self, selection: "PartitionSelection", texts: "Texts", words: "Words", known: Set[str]) -> Counter[str]:
@@ -217,10 +215,15 @@ class Vocabulary:
             )
         return total
 
-    def _charge(self, texts: "Texts", event: "Event", promised: Guarantee) -> None:
+    def _charge(self, texts: "Texts", event: "Event", promised: Guarantee, run: str) -> None:
         from dpnlp.accounting.fingerprint import fingerprint
         from dpnlp.accounting.ledger import Ledger
 
         ledger = Ledger(self.privacy.ledger) if self.privacy.ledger else Ledger.beside(texts.place)
         mark = fingerprint(*sorted(texts.files), ledger=ledger)
-        ledger.charge(f"dpnlp vocabulary {self.output.name}", event, promised.unit, promised.adjacency, mark)
+        ledger.charge(self._what, event, promised.unit, promised.adjacency, mark, run)
+
+    @property
+    def _what(self) -> str:
+        """The release, in words."""
+        return f"dpnlp vocabulary {self.output.name}"

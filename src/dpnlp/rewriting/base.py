@@ -4,10 +4,12 @@ The promise is local: a text is randomized before it leaves its owner, and any t
 one file with a `Rewriter` in it.
 """
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 from dpnlp import checks
 from dpnlp.accounting import accountant
@@ -15,12 +17,18 @@ from dpnlp.accounting.accountant import Accountant
 from dpnlp.events import Event, Repeated
 from dpnlp.guarantee import Adjacency, Guarantee, NoiseSource, Term, Trust, Unit, round_up
 from dpnlp.mechanisms.base import Mechanism
+from dpnlp.runs.privacy import Origin, new_id
+from dpnlp.runs.provenance import PUBLIC, Provenance
 
 
 class Rewriter(ABC):
-    """A method with its settings. `mechanism` is what randomizes one text; None where nothing does."""
+    """A method with its settings. `mechanism` is what randomizes one text; None where nothing does.
+
+    `provenance` is what the rewriter was made of. Where that has a cost, it is in every guarantee.
+    """
 
     mechanism: Mechanism | None
+    provenance: Provenance = PUBLIC
 
     @abstractmethod
     def rewrite(self, texts: Sequence[str]) -> list[str]:
@@ -43,11 +51,17 @@ class Rewriter(ABC):
         """
         return 1.0
 
+    def made_of(self, provenance: Provenance) -> Self:
+        """The same rewriter, made of this."""
+        made = copy.copy(self)
+        object.__setattr__(made, "provenance", provenance)
+        return made
+
     def guarantee(self) -> Guarantee:
-        """What the rewriting of one text promises."""
+        """What the rewriting of one text promises, with what the rewriter was made of."""
         if self.mechanism is None:
-            return unprotected(self.unit)
-        return self.mechanism.guarantee(self.unit, Adjacency.REPLACE, Trust.LOCAL)
+            return self._whole(unprotected(self.unit), self.event)
+        return self._whole(self.mechanism.guarantee(self.unit, Adjacency.REPLACE, Trust.LOCAL), self.event)
 
     def guarantee_for_person(self, texts: int, delta: float | None = None) -> Guarantee:
         """What a person is promised who has at most so many texts, all of which are rewritten, one by one.
@@ -55,7 +69,17 @@ class Rewriter(ABC):
         They cost k·ε and k·δ, or less where their losses are composed at the δ that is asked for. A person's texts that
         are joined into one cost ε.
         """
-        one, k = self.guarantee(), checks.count("texts", texts)
+        k = checks.count("texts", texts)
+        return self._whole(self.made_of(PUBLIC)._of_person(k, delta), Repeated(self.event, k))
+
+    def _whole(self, own: Guarantee, event: Event) -> Guarantee:
+        """What is promised of the texts and of all that the rewriter was made of."""
+        if self.provenance.is_public:
+            return own
+        return self.provenance.promising(Origin(new_id(), "rewriting", event, own), {}).guarantee
+
+    def _of_person(self, k: int, delta: float | None) -> Guarantee:
+        one = self.guarantee()
         if self.unit is not Unit.TEXT or not one.is_private:
             return unprotected(Unit.USER)
         added = replace(

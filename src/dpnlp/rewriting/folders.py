@@ -1,15 +1,14 @@
-"""A rewriter in a folder: rewriter.json says which method it is and what of private texts went into it."""
+"""A rewriter in a folder: rewriter.json says which method it is, and provenance.json what it was made of."""
 
 import json
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
 from dpnlp.checks import BadInput
 from dpnlp.foreign import parse_json
-from dpnlp.guarantee import Exposure
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.rewriting.base import Rewriter
+from dpnlp.runs.provenance import Door
 
 METHODS = {
     "adept": "dpnlp.rewriting.adept",
@@ -25,14 +24,18 @@ METHODS = {
 _NAME = "rewriter.json"
 
 
-def describe(folder: Path, method: str, exposures: Iterable[Exposure] = ()) -> None:
+def describe(folder: Path, method: str) -> None:
     """Writes what the folder is; it comes last, so that a folder with it is whole."""
-    entry = {"method": method, "not_covered": [str(exposure) for exposure in exposures]}
-    (folder / _NAME).write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
+    (folder / _NAME).write_text(json.dumps({"method": method}, indent=2) + "\n", encoding="utf-8")
 
 
 def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> Rewriter:
-    """The rewriter in a folder, at this ε and δ."""
+    """The rewriter in a folder, at this ε and δ, with what it was made of."""
+    door = Door()
+    return door.open(_load, folder, epsilon, delta, source).made_of(door.provenance)
+
+
+def _load(folder: Path, epsilon: float, delta: float, source: Source) -> Rewriter:
     method = _described(folder)["method"]
     if method not in METHODS:
         raise BadInput(f"{folder / _NAME}: method = {method}: it must be one of {', '.join(METHODS)}.")
@@ -45,12 +48,7 @@ def method_of(folder: Path) -> str:
     return str(_described(folder)["method"])
 
 
-def exposures_of(folder: Path) -> tuple[Exposure, ...]:
-    """What of private texts went into the rewriter without being covered."""
-    return tuple(Exposure(word) for word in _described(folder)["not_covered"])
-
-
-def _described(folder: Path) -> dict[str, list[str] | str]:
+def _described(folder: Path) -> dict[str, str]:
     try:
         entry = parse_json((folder / _NAME).read_text(encoding="utf-8"))
     except OSError:
@@ -59,11 +57,6 @@ def _described(folder: Path) -> dict[str, list[str] | str]:
         ) from None
     except ValueError:
         entry = None
-    if (
-        not isinstance(entry, dict)
-        or not isinstance(entry.get("method"), str)
-        or not isinstance(entry.get("not_covered"), list)
-        or not set(map(str, entry["not_covered"])) <= {*Exposure}
-    ):
+    if not isinstance(entry, dict) or not isinstance(entry.get("method"), str):
         raise BadInput(f"{folder / _NAME}: it does not say what the rewriter is; make the rewriter again.")
     return entry

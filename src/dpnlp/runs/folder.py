@@ -2,7 +2,7 @@
 
     runs/<name>/
       config.yaml        all that is needed to run it again
-      privacy.json       the guarantee, its signature and statement, and the events it was computed from
+      privacy.json       the guarantee, and the events that it is computed from whenever it is read (`runs/privacy.py`)
       metrics.jsonl      one line per evaluation
       predictions/       one .jsonl per split
       rewritten/         one .jsonl per split: texts that were rewritten to be published
@@ -33,6 +33,7 @@ from dpnlp.checks import BadInput
 from dpnlp.foreign import parse_yaml
 from dpnlp.guarantee import Guarantee
 from dpnlp.runs.files import as_json, json_lines, json_object, read
+from dpnlp.runs.privacy import Privacy
 
 CONFIG, PRIVACY, METRICS = "config.yaml", "privacy.json", "metrics.jsonl"
 DETAILS, AUDIT, LEAKAGE = "details.json", "audit.json", "leakage.json"
@@ -53,9 +54,6 @@ NOT_COVERED_BY = (
     "This audit has looked at the training set, so that what it found is not covered by the guarantee of the run: keep "
     "it as you keep the data."
 )
-
-_NOTHING_MORE: Mapping[str, Any] = {"plan": {}, "events": [], "previous": []}
-"""What privacy.json says beside the guarantee where nothing else is known."""
 
 
 class Run:
@@ -157,35 +155,25 @@ class Run:
 
     # What it promises
 
-    def write_privacy(self, entry: Mapping[str, Any]) -> None:
-        """Writes the guarantee (as JSON), the plan, the events and the signatures of the runs that this one continues.
-
-        Signature and statement are those of the guarantee, whatever the entry says.
-        """
-        promised = Guarantee.from_json(entry["guarantee"])
-        words = {"signature": promised.signature(), "statement": promised.statement()}
-        write(self.path / PRIVACY, as_json(PRIVACY, {**_NOTHING_MORE, **entry, **words}, indent=2) + "\n")
+    def write_privacy(self, privacy: Privacy) -> None:
+        """Writes what the run promises, with all that this follows from."""
+        write(self.path / PRIVACY, as_json(PRIVACY, privacy.to_json(), indent=2) + "\n")
         self.__dict__.pop("privacy", None)
 
     @cached_property
-    def privacy(self) -> dict[str, Any]:
-        """All of privacy.json. One whose guarantee was changed after its signature was written is refused."""
-        file = self.path / PRIVACY
-        if not file.exists():
-            raise BadInput(f"{file}: it is missing, so nothing is known of what this run promises; let it run first.")
-        entry = json_object(file, read(file))
-        try:
-            promised = Guarantee.from_json(entry.get("guarantee", {}))
-        except BadInput as error:
-            raise BadInput(f"{file}: {error}") from None
-        if entry.get("signature") != promised.signature():
-            raise BadInput(f"{file}: its signature is not that of its guarantee; restore the file that the run wrote.")
-        return {**_NOTHING_MORE, **entry}
+    def privacy(self) -> Privacy:
+        """What privacy.json says, computed from its events. Whatever does not follow from them is refused."""
+        return read_privacy(self.path / PRIVACY)
+
+    @property
+    def id(self) -> str:
+        """What the run is known by, wherever its folder lies."""
+        return self.privacy.run
 
     @property
     def guarantee(self) -> Guarantee:
         """What the run promises."""
-        return Guarantee.from_json(self.privacy["guarantee"])
+        return self.privacy.guarantee
 
     # What came out
 
@@ -277,3 +265,14 @@ class Run:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", split) or "train" in split.lower():
             raise BadInput(f"split = {split!r}: it must be validation, test or another name of data held out.")
         return self.path / "predictions" / f"{split}.jsonl"
+
+
+def read_privacy(file: Path) -> Privacy:
+    """What a privacy.json says, if it follows from the events in it."""
+    if not file.exists():
+        raise BadInput(f"{file}: it is missing, so nothing is known of what this run promises; let it run first.")
+    try:
+        return Privacy.from_json(json_object(file, read(file)))
+    except BadInput as error:
+        said = str(error).removeprefix(f"{file}: ")
+        raise BadInput(f"{file}: {said.rstrip('.')}; restore the file that the run wrote.") from None

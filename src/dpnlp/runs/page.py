@@ -13,6 +13,7 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any
 
+from dpnlp.events import to_json
 from dpnlp.guarantee import Guarantee, NoiseSource, Trust
 from dpnlp.runs.attacks import attacked, exposed, refuted
 from dpnlp.runs.classes import classes
@@ -106,7 +107,7 @@ def _header(kind: str, title: str, about: str) -> Html:
 def _about(run: Run) -> str:
     given = {name: value for name, value in settings(run.config).items() if value != "none"}
     data = next((given[name] for name in ("data.corpus", "data.train", "data.texts") if name in given), "")
-    if method := run.privacy["plan"].get("method"):
+    if method := run.privacy.plan.get("method"):
         return f"{data}, rewritten by {method}"
     model = "a graph network" if given.get("task") == "nodes" else given.get("model.start", "")
     words = [model, f"trained on {data}" if data else ""]
@@ -188,7 +189,7 @@ def _statement(promised: Guarantee) -> Html:
 
 
 def _verification(run: Run) -> Html:
-    promised, previous = run.guarantee, run.privacy["previous"]
+    promised, previous = run.guarantee, run.privacy.earlier
     parts = [
         element("h2", "Check it yourself"),
         paragraph("All of the promise in one line, for a paper or a table:"),
@@ -199,10 +200,9 @@ def _verification(run: Run) -> Html:
         parts += [paragraph(f"This computes {what}, from what the run did:"), box(command)]
     if previous:
         together = "The run continues others, and the promise is for all of them together. These are theirs:"
-        parts += [paragraph(together), *(box(str(signature)) for signature in previous)]
-    if run.privacy["events"]:
-        events = json.dumps(run.privacy["events"], indent=2, ensure_ascii=False)
-        parts.append(element("details", element("summary", "The events, as an accountant sees them"), box(events)))
+        parts += [paragraph(together), *(box(earlier.promised.signature()) for earlier in previous)]
+    events = json.dumps([to_json(origin.event) for origin in run.privacy.origins], indent=2, ensure_ascii=False)
+    parts.append(element("details", element("summary", "The events, as an accountant sees them"), box(events)))
     return section(*parts)
 
 
@@ -211,7 +211,7 @@ def account_command(run: Run) -> str:
 
     Where the run continues others, whose ε is in its promise, it is the ε of this one alone.
     """
-    plan: Mapping[str, Any] = run.privacy["plan"]
+    plan: Mapping[str, Any] = run.privacy.plan
     schedule: Mapping[str, Any] = plan.get("schedule", {})
     if not schedule or not plan.get("noise_multiplier"):
         return ""

@@ -111,7 +111,7 @@ def budget(run: Run) -> float:
 
     Runs that were made for one ε come to slightly less, and not all to the same; what holds for less holds for it too.
     """
-    reached, target = run.guarantee.epsilon, run.privacy["plan"].get("target")
+    reached, target = run.guarantee.epsilon, run.privacy.plan.get("target")
     return float(target) if target is not None and 0.99 * float(target) <= reached <= float(target) else reached
 
 

@@ -123,6 +123,7 @@ def train(
     stop: Stop | None = None,
     diagnose: Diagnose | None = None,
     interrupted: Callable[[], bool] = lambda: False,
+    run: str | None = None,
 ) -> Outcome:
     """Trains a model as planned. The model that was handed in stays as it is.
 
@@ -134,14 +135,15 @@ def train(
     lot showed of the data, and the guarantee says so. `aggregate` releases what the plan counts as made before the
     first step, once that is paid for: the data that are learned from, with noise of the run's own secret. Then `data`
     are the same without noise, and nothing is learned from them. Once `interrupted` says so, the run is kept after the
-    step it is in, to be resumed, and ends with a KeyboardInterrupt.
+    step it is in, to be resumed, and ends with a KeyboardInterrupt. `run` is the id under which a ledger has it; by
+    default it gets one of its own.
     """
     parts, placement = apart(model, trains), options.placement
     step = Step(loss, parts.frame, placement.state(parts.rest), plan, optimizer, placement, options.average)
     state, done = step.start(parts.parameters), 0
     diagnostics = [Exposure.DIAGNOSTICS] if diagnose else []
     chosen = [Exposure.VALIDATION] if stop else []
-    record = _fresh(plan, secret, bool(diagnose), bool(charge))
+    record = _fresh(plan, secret, bool(diagnose), bool(charge), run)
     checkpoints = Checkpoints(folder) if folder else None
     begun = checkpoints is not None and checkpoints.last is not None
     if checkpoints and begun:
@@ -218,18 +220,18 @@ def train(
     return Outcome(trained(), guarantee, record.history, done, step.compilations)
 
 
-def _fresh(plan: Plan, secret: Secret | None, diagnosed: bool, charged: bool) -> Record:
+def _fresh(plan: Plan, secret: Secret | None, diagnosed: bool, charged: bool, run: str | None) -> Record:
     """The record of a new run, the same on all hosts, and with all that a resumed run must have in common with it.
 
     NumPy may change what a generator draws from one version to the next. A shuffled epoch that changes half-way would
     show some records twice, which nobody has paid for.
     """
-    secret, run = secret or Secret.drawn(), secrets.token_bytes(8)
+    secret, name = secret or Secret.drawn(), bytes.fromhex(run) if run else secrets.token_bytes(8)
     if jax.process_count() > 1:
-        value, run = (bytes(broadcast_one_to_all(np.frombuffer(own, np.uint8))) for own in (secret.value, run))
+        value, name = (bytes(broadcast_one_to_all(np.frombuffer(own, np.uint8))) for own in (secret.value, name))
         secret = Secret(value, secret.kind)
     also = {"diagnostics": diagnosed, "ledger": charged, "numpy": np.__version__}
-    return Record(run.hex(), secret, plan.to_json() | also)
+    return Record(name.hex(), secret, plan.to_json() | also)
 
 
 class _Prepared(NamedTuple):

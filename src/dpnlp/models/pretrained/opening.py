@@ -121,6 +121,11 @@ def found(source: str | Path, files: Sequence[str] = _DOWNLOADED) -> Path:
         ) from error
 
 
+def downloaded(source: str) -> Path:
+    """Where what was downloaded of an id on the hub lies."""
+    return Path(snapshot_download(source, local_files_only=True))
+
+
 def kind_of(folder: Path) -> Any:
     """What the config.json in a folder calls `model_type`."""
     path = folder / "config.json"

@@ -1,0 +1,193 @@
+"""One door for all that is read and was made of data: models, tokenizers, encoders, rewriters, word vectors (law 14).
+
+`Door.open` hands over the thing, and remembers what it cost. What a thing was made of is found in two ways: by what
+lies in its folder, and by its content, which this machine remembers for its owner. A copy keeps both; the name of a
+path says nothing.
+
+What the hub has is published, and taken to be public. Of any other folder of which nothing is known nothing is said
+either: whatever is made of it names that.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpnlp.atomic import write
+from dpnlp.checks import BadInput
+from dpnlp.guarantee import Exposure
+from dpnlp.runs.contents import contents_of
+from dpnlp.runs.files import as_json, json_object, read
+from dpnlp.runs.folder import CONFIG, PRIVACY, Run, read_privacy
+from dpnlp.runs.memory import Memory
+from dpnlp.runs.privacy import Origin, Privacy, united
+
+PROVENANCE = "provenance.json"
+"""What lies in the folder of whatever dpnlp makes, beside the thing itself."""
+FORMAT = 1
+"""Its version."""
+
+_ABOVE = 2
+"""How far above a thing the folder may be that says what it was made of: runs/first/model/base."""
+_MEMORY = Memory("provenance")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a thing was made of: releases of private data, and what of such data went into it uncovered.
+
+    It is public where it has neither. `Exposure.ORIGIN` stands for a thing of which nothing is known.
+    """
+
+    origins: tuple[Origin, ...] = ()
+    exposures: tuple[Exposure, ...] = ()
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it costs nothing, and leaves nothing to name."""
+        return not self.origins and not self.exposures
+
+    def __or__(self, other: "Provenance") -> "Provenance":
+        """What was made of both."""
+        return Provenance(
+            united(self.origins, other.origins), tuple(dict.fromkeys((*self.exposures, *other.exposures)))
+        )
+
+    def __le__(self, other: "Provenance") -> bool:
+        """Whether the other was made of all that this was."""
+        return {*self.origins} <= {*other.origins} and {*self.exposures} <= {*other.exposures}
+
+    def promising(self, own: Origin, plan: Mapping[str, Any]) -> Privacy:
+        """What a run promises that this has gone into."""
+        named = replace(own, promised=own.promised.with_exposures(*self.exposures))
+        return Privacy(united(self.origins, [named]), plan)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of provenance.json."""
+        origins, exposures = [origin.to_json() for origin in self.origins], [str(one) for one in self.exposures]
+        return {"version": FORMAT, "origins": origins, "exposures": exposures}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Provenance":
+        """What `to_json` wrote, if all of it follows from its events."""
+        if entry.get("version") != FORMAT:
+            raise BadInput(f"version = {entry.get('version')}: this dpnlp reads version {FORMAT}.")
+        origins, exposures = entry.get("origins"), entry.get("exposures")
+        if not isinstance(origins, list) or not isinstance(exposures, list):
+            raise BadInput("it must have a list of origins and one of exposures.")
+        unknown = [word for word in exposures if word not in [*Exposure]]
+        if unknown:
+            raise BadInput(f"exposures = {unknown[0]!r}: it must be one of {', '.join(Exposure)}.")
+        return cls(united(map(Origin.from_json, origins)), tuple(map(Exposure, exposures)))
+
+
+PUBLIC, UNKNOWN = Provenance(), Provenance(exposures=(Exposure.ORIGIN,))
+
+
+class Door:
+    """The one way in. What has gone through it is what the result costs; a workflow has one door for all it reads."""
+
+    def __init__(self) -> None:
+        self.provenance = PUBLIC
+        self._contents: set[bytes] = set()  # of what was opened, which what is made of it may have unchanged
+
+    def open(self, load: Callable[..., T], source: str | Path, *how: Any, public: bool = False, **options: Any) -> T:
+        """What `load(source, *how, **options)` reads, noting what it was made of.
+
+        `source` is a path or an id of the hub; a run stands for its model. `public` is what its user says of a thing of
+        which nothing is known, or of a run without privacy: that it was made of public data alone.
+        """
+        thing = load(place_of(source), *how, **options)
+        self.note(source, public=public)
+        return thing
+
+    def note(self, source: str | Path, public: bool = False) -> None:
+        """Notes what a thing was made of that is read elsewhere."""
+        found, contents = _found(source)
+        if public and found != UNKNOWN:
+            found = _declared(source, found)
+        elif public:
+            found = PUBLIC
+        self._contents |= contents
+        self.provenance |= found
+
+    def refuse_costs(self, name: str, source: str | Path) -> None:
+        """Refuses what was made of private data, where its cost would go into no statement."""
+        if self.provenance.origins or set(self.provenance.exposures) - {Exposure.ORIGIN}:
+            raise BadInput(
+                f"{name} = {source}: it is made of private data, so that its cost would be lost; give another."
+            )
+
+    def keep(self, folder: Path, provenance: Provenance | None = None) -> None:
+        """Writes beside a thing that was made, by what has gone through this door, what it was made of.
+
+        Where that is not public, its content is remembered too, but for what it has unchanged from what was opened.
+        """
+        made = self.provenance if provenance is None else provenance
+        write(folder / PROVENANCE, as_json(PROVENANCE, made.to_json(), indent=2) + "\n")
+        if not made.is_public:
+            _MEMORY.remember(contents_of(folder, made=True) - self._contents, made.to_json())
+
+
+def place_of(source: str | Path) -> str | Path:
+    """Where a thing lies: the model of a run, if the source is one; else as it is given."""
+    run = run_of(source)
+    if run is None or Path(source).resolve() != run.path.resolve():
+        return source
+    if not run.model.is_dir():
+        raise BadInput(f"{source}: the run is not finished, for it has no model yet; finish it first.")
+    return run.model
+
+
+def run_of(source: str | Path) -> Run | None:
+    """The run that this path is, or lies in, under whatever name; None where it is none."""
+    real = Path(source).resolve()
+    above = (Path(source), *real.parents[:_ABOVE]) if real.exists() else ()
+    return next((Run(folder) for folder in above if (folder / CONFIG).is_file() and (folder / PRIVACY).is_file()), None)
+
+
+def _found(source: str | Path) -> tuple[Provenance, set[bytes]]:
+    """What a thing was made of, and its content."""
+    if Path(source).exists():
+        place, default = Path(place_of(source)).resolve(), UNKNOWN
+    else:
+        from dpnlp.models.pretrained.opening import downloaded
+
+        place, default = downloaded(str(source)), PUBLIC
+    contents = contents_of(place)
+    said, found = list(_said(place)), PUBLIC
+    for one in said:
+        found |= one
+    remembered = _MEMORY.of(contents)
+    for entries in remembered.values():
+        made = [Provenance.from_json(entry) for entry in entries]
+        if not any(one <= found for one in made):  # Each of them explains the content; one is enough.
+            found |= made[0]
+    return found if said or remembered else default, contents
+
+
+def _said(place: Path) -> Iterator[Provenance]:
+    """What lies in the folder of a thing, or above it, about what it was made of."""
+    for folder in (place, *place.parents[:_ABOVE]):
+        if (folder / PRIVACY).is_file():
+            yield Provenance(read_privacy(folder / PRIVACY).origins)
+        if (folder / PROVENANCE).is_file():
+            file = folder / PROVENANCE
+            try:
+                yield Provenance.from_json(json_object(file, read(file)))
+            except BadInput as error:
+                said = str(error).removeprefix(f"{file}: ").rstrip(".")
+                raise BadInput(f"{file}: {said}; restore the file that dpnlp wrote.") from None
+
+
+def _declared(source: str | Path, found: Provenance) -> Provenance:
+    """Nothing, where its user says that all behind a thing is public; what has a promise was made of private data."""
+    for origin in found.origins:
+        if origin.promised.is_private:
+            raise BadInput(
+                f"{source}: it is said to be public, but {origin.what} was made of private data, under ε = "
+                f"{origin.promised.epsilon:g}; do not say that it is public."
+            )
+    return PUBLIC
