@@ -8,6 +8,7 @@ from dpnlp.cli import sections
 from dpnlp.cli.config import option
 from dpnlp.cli.ranges import COUNT, COUNT_OR_0, FEW, FEW_OR_0, LINE, PART, SIZE, between
 from dpnlp.cli.start import PUBLIC
+from dpnlp.runs.provenance import Door
 
 if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
@@ -130,7 +131,9 @@ class Scoring(Writing, sections.Scoring):
             from dpnlp.metrics.bertscore import bertscore
             from dpnlp.models.pretrained import load_encoder
 
-            encoder = load_encoder(self.bertscore)
+            door = Door()
+            encoder = door.open(load_encoder, self.bertscore)
+            door.refuse_costs("scoring.bertscore", self.bertscore)
             layer = encoder.model.config.layers if self.bertscore_layer is None else self.bertscore_layer
             scores["bertscore"] = bertscore(scored.hypotheses, scored.references, encoder, layer=layer)
         return scores

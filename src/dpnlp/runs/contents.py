@@ -57,7 +57,7 @@ def _tensors(file: Path, key: bytes) -> Iterator[bytes]:
             for name, entry in entries.items()
             if name != "__metadata__"
         ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, RecursionError) as error:
+    except (OSError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise BadInput(
             f"{file}: it cannot be read ({type(error).__name__}); correct it, or download it again."
         ) from None

@@ -1,0 +1,154 @@
+"""Provenance (laws 10 and 14): is there a way to use a private run, or what is in it, and not to pay for it?"""
+
+import json
+import math
+import shutil
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from dpnlp.accounting import pld
+from dpnlp.events import Composed
+from dpnlp.guarantee import Adjacency, Exposure
+from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, Provenance
+
+from ..cli.commands import run_in
+from ..tasks.modellers import sentences, tokenizer, write_texts
+
+DELTA = 1e-3
+TRAIN = (
+    "train --task modelling --data.train {data} --data.longest 8 --data.cache cache --learning.lot-size 4 "
+    "--learning.physical-batch 8 --learning.steps 2 --privacy.delta 1e-3 --model.width 8 --model.hidden 12 "
+    "--privacy.epsilon {epsilon} --name {name} --model.start {start}"
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a public vocabulary and two sets of private texts."""
+    home = tmp_path_factory.mktemp("home")
+    tokenizer().save_pretrained(home / "words")
+    for number in (1, 2):
+        write_texts(home / f"{number}.jsonl", sentences(40, seed=number))
+    return home
+
+
+@pytest.fixture(scope="module")
+def trained(home):
+    """Trains, and gives the run."""
+
+    def train(name, start, epsilon=2, data="2.jsonl", flags=""):
+        code, _, err = run_in(home, f"{TRAIN.format(name=name, start=start, epsilon=epsilon, data=data)} {flags}")
+        return Run(home / "runs" / name) if code == 0 else err
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def first(trained):
+    """A private run, whose cost whoever uses it has to bear."""
+    return trained("first", "lstm --model.vocabulary words", data="1.jsonl", epsilon=3)
+
+
+def together(*runs):
+    """What the runs cost by themselves, composed."""
+    events = tuple(run.privacy.own.event for run in runs)
+    return pld.epsilon(Composed(events), DELTA, Adjacency.ADD_REMOVE)
+
+
+def disguises(first, place):
+    """Ways to hand over the run's model without its name."""
+    place.mkdir()
+    (place / "link").symlink_to(first.model)
+    yield "a link", place / "link"
+    yield "a path with dots", place / ".." / place.name / ".." / "runs" / "first" / "." / "model"
+    yield "a copy", shutil.copytree(first.model, place / "copy")
+    stripped = shutil.copytree(first.model, place / "stripped")
+    for file in stripped.glob("prov*"):
+        file.unlink()
+    yield "a copy of the weights alone", stripped
+    saved = shutil.copytree(stripped, place / "saved")
+    save_file(load_file(saved / "model.safetensors"), saved / "model.safetensors", metadata={"format": "np"})
+    yield "its weights, saved anew", saved
+
+
+def test_whoever_starts_from_a_private_run_pays_for_it_under_whatever_name(home, first, trained, report):
+    for number, (what, source) in enumerate(disguises(first, home / "places")):
+        run = trained(f"on-{number}", source, flags="--model.public-start" if number % 2 else "")
+        if number % 2:
+            assert "dpnlp train first was made of private data" in run
+            assert not (home / "runs" / f"on-{number}").exists()
+            run = trained(f"on-{number}", source)
+        report(f"started from {what}", run.guarantee.epsilon, together(first, run))
+
+
+def test_a_run_in_a_chain_is_charged_as_its_ledger_has_it(home, first, trained, report):
+    second = trained("second", first.path)
+    third = trained("third", second.path)
+    report("the third of a chain", third.guarantee.epsilon, together(first, second, third))
+    assert [origin.what for origin in third.privacy.origins] == [
+        f"dpnlp train {n}" for n in ("first", "second", "third")
+    ]
+
+
+def test_a_promise_that_was_edited_is_not_believed(home, first, trained):
+    liar = shutil.copytree(first.path, home / "runs" / "liar")
+    entry = json.loads((liar / "privacy.json").read_text())
+    entry["guarantee"]["epsilon"] = 0.1
+    promised = Run(first.path).guarantee.signature().split("|")
+    entry["signature"] = "|".join(["eps:0.1", *promised[1:]])
+    (liar / "privacy.json").write_text(json.dumps(entry))
+    assert "what follows from its events is eps:" in trained("believing", liar)
+    code, out, err = run_in(home, f"report {liar}")
+    assert (code, out) == (2, "")
+    assert "what follows from its events is eps:" in err
+    # Another event, of which the claim does follow, is contradicted by what the machine remembers.
+    entry["origins"][0]["event"] = {"event": "gaussian", "noise_multiplier": 500.0}
+    entry["origins"][0]["guarantee"]["epsilon"] = 0.1
+    entry["statement"] = ""
+    (liar / "model" / "provenance.json").unlink()
+    (liar / "privacy.json").write_text(json.dumps(entry))
+    assert "restore" in trained("believing", liar)
+
+
+def test_a_run_that_was_stopped_goes_on_from_the_start_that_it_began_with(home, first, trained):
+    """Else it would forget what its weights have cost."""
+    run = trained("stopped", first.path, flags="--keep-checkpoints")
+    shutil.rmtree(run.model)
+    (home / "state.json").unlink(missing_ok=True)
+    public = shutil.copytree(home / "words", home / "public-words")
+    line = TRAIN.format(name="stopped", start=f"lstm --model.vocabulary {public}", epsilon=2, data="2.jsonl")
+    code, _, err = run_in(home, f"{line} --resume --model.public-start")
+    assert code == 2
+    assert "the run started from dpnlp train first, and these settings from public things alone" in err
+
+
+def test_a_vocabulary_of_private_texts_is_paid_for_by_whoever_has_its_words(home, trained, report):
+    made = "--data.train 1.jsonl --privacy.unit example --privacy.epsilon 60 --privacy.delta 1e-4 --words 12"
+    code, _, err = run_in(home, f"vocabulary --output made {made}")
+    assert code == 0, err
+    (home / "only").mkdir()
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(home / "made" / file, home / "only")
+    for name, folder in (("worded", "made"), ("worded-too", "only")):
+        run = trained(name, f"lstm --model.vocabulary {folder}")
+        own = Run(home / "made").privacy.own.event
+        cost = pld.epsilon(Composed((own, run.privacy.own.event)), DELTA, Adjacency.ADD_REMOVE)
+        report(f"the words of {folder}", run.guarantee.epsilon, cost)
+
+
+def test_a_start_of_which_nothing_is_known_is_named(home, trained, tmp_path, monkeypatch):
+    """As on another machine, where a copy of the bare weights cannot be recognised."""
+    run = trained("known", "lstm --model.vocabulary words --model.public-start", epsilon=math.inf)
+    bare = shutil.copytree(run.model, home / "bare")
+    (bare / "provenance.json").unlink()
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "elsewhere"))
+    assert Exposure.ORIGIN in trained("unknown", bare).guarantee.not_covered
+    assert Exposure.ORIGIN not in trained("said", bare, flags="--model.public-start").guarantee.not_covered
+
+
+def test_what_the_door_hands_over_in_python_says_what_it_cost(first):
+    door = Door()
+    door.open(str, first.path)
+    assert door.provenance == Provenance(first.privacy.origins)
