@@ -1158,9 +1158,23 @@ DEFECTS = (
     Defect(
         "two processes train in one folder",
         "training/checkpoints.py",
-        "fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "self._alone.enter_context(alone(self.folder, busy))",
         "pass",
         ("training/test_checkpoints.py::test_two_processes_do_not_train_in_one_folder",),
+    ),
+    Defect(
+        "a checkpoint in which a bit has flipped is believed",
+        "training/checkpoints.py",
+        "        _refuse_damaged(self.folder / str(step))\n",
+        "",
+        ("training/test_checkpoints.py::test_a_bit_that_flips_is_found_wherever_it_is",),
+    ),
+    Defect(
+        "a checkpoint that was never sealed is taken for one that a run has begun with",
+        "training/checkpoints.py",
+        "return (self.folder / str(step) / _SEAL).exists()",
+        "return True",
+        ("training/test_checkpoints.py::test_a_first_checkpoint_that_was_never_sealed_is_none",),
     ),
     Defect(
         "cyclic lots accounted at q instead of bq",

@@ -136,7 +136,7 @@ def test_a_run_may_go_on_on_other_devices(folder):
 
 def test_the_last_one_is_loaded_and_the_last_two_are_kept(folder):
     saved(folder, 0, 3, 6, 20, 100)
-    assert sorted(path.name for path in folder.iterdir()) == [".lock", "100", "20"]
+    assert sorted(path.name for path in folder.iterdir()) == ["100", "20"]
     step, state, _ = loaded(folder)
     assert step == 100
     assert_identical(state, started(seed=100))
@@ -229,7 +229,7 @@ def test_what_was_not_committed_is_cleared_away(folder):
     assert step == 3
     assert_identical(state, started(seed=3))
     saved(folder, 6)
-    assert sorted(path.name for path in folder.iterdir()) == [".lock", "3", "6"], "with them a secret would stay"
+    assert sorted(path.name for path in folder.iterdir()) == ["3", "6"], "with them a secret would stay"
 
 
 def spoiled(path, how):
@@ -254,8 +254,11 @@ def test_a_damaged_file_is_survived_whichever_it_is(folder, caplog, how):
         step, state, record = loaded(folder)
         assert_identical(state, started(seed=step))
         assert record == RECORD
-        if step == 3:
-            passed_over.add(file.parts[1])
+        passed_over.add(file.parts[1])
+        assert step == 3
+        if (file.name, how) == ("seal.json", "gone"):
+            assert not caplog.records, "it was never finished"
+        else:
             (said,) = (entry.getMessage() for entry in caplog.records if entry.name == "dpnlp.training.checkpoints")
             pattern = (
                 rf"{folder}: the checkpoint of step 6 is damaged \(.+\), so that the run goes on from that of step 3; "
@@ -263,9 +266,70 @@ def test_a_damaged_file_is_survived_whichever_it_is(folder, caplog, how):
                 r"same noise again\."
             )
             assert re.fullmatch(pattern, said)
-            saved(folder, 6)
-        assert loaded(folder)[0] == 6
-    assert passed_over == {"record", "state"}
+    saved(folder, 6)
+    assert loaded(folder)[0] == 6
+    assert passed_over >= {"record", "state", "seal.json"}
+
+
+def spots(file, rng, many):
+    """Places of bits in a file: the first and the last, and some between."""
+    bits = 8 * file.stat().st_size
+    return sorted({0, bits - 1, *rng.integers(bits, size=many).tolist()}) if bits else []
+
+
+def test_a_bit_that_flips_is_found_wherever_it_is(folder, caplog):
+    """TensorStore reads most of them without a word, and gives another model."""
+    saved(folder, 3, 6)
+    rng, files = np.random.default_rng(0), sorted(path for path in folder.glob("6/**/*") if path.is_file())
+    assert any("seal" in file.name for file in files)
+    wrong = 0
+    for file in files:
+        whole = file.read_bytes()
+        for bit in spots(file, rng, 1):
+            flipped = bytearray(whole)
+            flipped[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(flipped)
+            checkpoints = Checkpoints(folder)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(checkpoints._manager, "delete", lambda step: None)
+                step, state, record = checkpoints.load(started(), PLAN)
+            checkpoints.close()
+            assert step == 3, f"{file}, bit {bit}"
+            assert record == RECORD
+            wrong += 1
+        file.write_bytes(whole)
+    assert wrong > len(files)
+    assert_identical(state, started(seed=3))
+    assert loaded(folder)[0] == 6
+
+
+def test_a_file_more_or_less_is_damage_too(folder):
+    saved(folder, 3, 6)
+    (folder / "6" / "more").touch()
+    assert loaded(folder)[0] == 3
+    saved(folder, 6)
+    next((folder / "6" / "state").rglob("manifest*")).unlink()
+    assert loaded(folder)[0] == 3
+
+
+def test_what_was_never_sealed_was_never_finished(folder, caplog):
+    saved(folder, 3, 6)
+    (folder / "6" / "seal.json").unlink()
+    checkpoints = Checkpoints(folder)
+    assert checkpoints.last == 3
+    checkpoints.close()
+    assert loaded(folder)[0] == 3
+    assert not caplog.records
+    assert not (folder / "6").exists()
+    saved(folder, 6)
+    assert loaded(folder)[0] == 6
+
+
+def test_a_first_checkpoint_that_was_never_sealed_is_none(folder):
+    saved(folder, 0)
+    (folder / "0" / "seal.json").unlink()
+    assert Checkpoints(folder).last is None
+    assert list(folder.iterdir()) == []
 
 
 def test_a_folder_without_its_commit_is_passed_over(folder):
@@ -300,6 +364,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_last_good_one(folder):
             checkpoints.save(6, started(seed=6), RECORD)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        checkpoints.close()
     assert re.fullmatch(
         rf"{folder}: the checkpoint of step 6 could not be written \(.+\); make room on the disk, or whatever else it "
         r"lacks, and resume the run\.",
@@ -347,21 +412,25 @@ def test_a_folder_with_other_things_is_refused_and_left_alone(folder):
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
 
-_LOCKS = """
-import fcntl, sys
-file = open(sys.argv[1], "w")
+_CLAIMS = """
+import sys
+from pathlib import Path
+from dpnlp.atomic import alone
+from dpnlp.checks import BadInput
 try:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    print("mine", flush=True)
-    sys.stdin.read()
-except OSError:
-    print("taken")
+    with alone(Path(sys.argv[1]), "taken"):
+        print("mine", flush=True)
+        sys.stdin.read()
+except BadInput as error:
+    print(error)
 """
 
 
 def test_two_processes_do_not_train_in_one_folder(folder):
+    said = f"folder = {folder}: another process is training in it; wait for it, or choose another folder."
+
     def other():
-        arguments = [sys.executable, "-c", _LOCKS, folder / ".lock"]
+        arguments = [sys.executable, "-c", _CLAIMS, folder]
         return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     checkpoints = Checkpoints(folder)
@@ -375,9 +444,7 @@ def test_two_processes_do_not_train_in_one_folder(folder):
             Checkpoints(folder)
         assert (folder / "3.orbax-checkpoint-tmp").exists(), "what the other one is just writing"
         process.kill()
-    assert str(refused.value) == (
-        f"folder = {folder}: another process is training in it; wait for it, or choose another folder."
-    )
+    assert str(refused.value) == said
     saved(folder, 3)
 
 

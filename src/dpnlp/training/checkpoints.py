@@ -1,16 +1,18 @@
 """Checkpoints: all that a run needs to go on as if it had never stopped, in one commit (law 7).
 
 Orbax writes beside the last one and renames when all is written, so that a kill at any moment leaves the last good one.
-One that was damaged afterwards is passed over for the one before it, from which the same steps are made again, with the
-same lots and the same noise. The secret lies in it, by which the noise could be taken off: nobody but the user may read
+A seal, written last, has the hash of every file: one without it was never finished, and one that does not fit it was
+damaged. Either is passed over for the one before it, from which the same steps are made again, with the same lots and
+the same noise. The secret lies in it, by which the noise could be taken off: nobody but the user may read
 the folder, and it has to go when the run is done.
 """
 
-import fcntl
+import hashlib
+import json
 import logging
-import os
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +20,7 @@ from typing import Any, TypeVar
 import jax
 import orbax.checkpoint as ocp
 
-from dpnlp.atomic import fsync_path
+from dpnlp.atomic import alone, fsync_path, write
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import NoiseSource
 from dpnlp.training.secret import Secret
@@ -27,6 +29,7 @@ Tree = TypeVar("Tree")
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
 """In the name of what Orbax has not committed yet."""
+_SEAL = "seal.json"
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self._first = jax.process_index() == 0  # of the processes of a run on many hosts, which share the folder
-        self._lock = self._claimed() if self._first else None
+        self._alone = ExitStack()
+        if self._first:
+            self._claim()
         self._manager = ocp.CheckpointManager(
             self.folder,
             item_handlers={"state": ocp.StandardCheckpointHandler(), "record": ocp.JsonCheckpointHandler()},
@@ -80,9 +85,8 @@ class Checkpoints:
 
     @property
     def last(self) -> int | None:
-        """The step of the last one that was committed."""
-        step: int | None = self._manager.latest_step()
-        return step
+        """The step of the last one that was finished."""
+        return max(filter(self._is_sealed, self._manager.all_steps()), default=None)
 
     def save(self, step: int, state: Any, record: Record) -> None:
         """Commits the state after `step` steps; when this returns, it is on the disk."""
@@ -93,7 +97,8 @@ class Checkpoints:
                 written = self.folder / str(step)
                 for path in (*written.rglob("*"), written, self.folder):
                     fsync_path(path)
-        except (OSError, ValueError) as error:
+                write(written / _SEAL, json.dumps(_hashes(written)), mode=0o600)
+        except (OSError, ValueError, BadInput) as error:
             raise BadInput(
                 f"{self.folder}: the checkpoint of step {step} could not be written ({_short(error)}); make room on "
                 "the disk, or whatever else it lacks, and resume the run."
@@ -102,7 +107,11 @@ class Checkpoints:
     def load(self, like: Tree, plan: Mapping[str, Any]) -> tuple[int, Tree, Record]:
         """The last good one: its step, a state like the one given, and its record. Another model or plan is refused."""
         damaged: dict[int, Exception] = {}
-        for step in sorted(self._manager.all_steps(), reverse=True):
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        unfinished = [step for step in steps if not self._is_sealed(step)]
+        for step in steps:
+            if step in unfinished:
+                continue
             try:
                 state, record = self._read(step, like, plan)
             except BadInput:
@@ -110,6 +119,8 @@ class Checkpoints:
             except Exception as error:  # Orbax and TensorStore raise nearly anything for a damaged file.
                 damaged[step] = error
                 continue
+            for later in unfinished:
+                self._manager.delete(later)
             for later, why in damaged.items():
                 self._manager.delete(later)
                 logging.getLogger(__name__).warning(
@@ -118,6 +129,7 @@ class Checkpoints:
                     "steps between will come with the same noise again."
                 )
             return step, state, record
+        damaged |= {step: ValueError(f"it has no {_SEAL}") for step in unfinished}
         if not damaged:
             raise BadInput(f"resume: there is no checkpoint in {self.folder}; start the run without resuming.")
         newest = max(damaged)
@@ -131,15 +143,15 @@ class Checkpoints:
         self._manager.close()
         if self._first:
             shutil.rmtree(self.folder)
-        self._release()
+        self._alone.close()
 
     def close(self) -> None:
         """Ends what runs in the background, and lets another process have the folder."""
         self._manager.close()
-        self._release()
+        self._alone.close()
 
-    def _claimed(self) -> int:
-        """Makes the folder the user's and this process's alone. The lock goes with the process, also at `kill -9`."""
+    def _claim(self) -> None:
+        """Makes the folder the user's and this process's alone."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         others = [path.name for path in self.folder.iterdir() if not _ours(path.name)]
         if others:
@@ -157,24 +169,19 @@ class Checkpoints:
                 f"folder = {self.folder}: others may read it, and with the secret in it they could take the noise off; "
                 "choose one that belongs to you, on a disk that keeps permissions."
             )
-        lock = os.open(self.folder / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            raise BadInput(
-                f"folder = {self.folder}: another process is training in it; wait for it, or choose another folder."
-            ) from None
-        for path in self.folder.glob(f"*{_UNFINISHED}*"):
+        busy = f"folder = {self.folder}: another process is training in it; wait for it, or choose another folder."
+        self._alone.enter_context(alone(self.folder, busy))
+        unfinished = [*self.folder.glob(f"*{_UNFINISHED}*")]
+        if [path.name for path in self.folder.iterdir() if path.name.isdecimal()] == ["0"] and not self._is_sealed(0):
+            unfinished.append(self.folder / "0")  # The first one was never finished, so that nothing began.
+        for path in unfinished:
             shutil.rmtree(path, ignore_errors=True)
-        return lock
 
-    def _release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+    def _is_sealed(self, step: int) -> bool:
+        return (self.folder / str(step) / _SEAL).exists()
 
     def _read(self, step: int, like: Tree, plan: Mapping[str, Any]) -> tuple[Tree, Record]:
+        _refuse_damaged(self.folder / str(step))
         items = self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))
         record = Record.from_json(items.record)
         self._refuse_other_plan(record.plan, plan)
@@ -202,6 +209,23 @@ class Checkpoints:
                 f"{name}: the checkpoint in {self.folder} has {was or 'nothing'} where the model and its optimizer "
                 f"have {now or 'nothing'}; resume with the model, optimizer and average of its start."
             )
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file in a checkpoint, by its place."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != _SEAL:
+            with path.open("rb") as file:
+                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _refuse_damaged(folder: Path) -> None:
+    """Refuses a checkpoint that is not what it was when it was sealed."""
+    sealed = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
+    if changed := sorted(dict(_hashes(folder).items() ^ sealed.items())):
+        raise ValueError(f"{changed[0]} is not what was written")
 
 
 def _ours(name: str) -> bool:
