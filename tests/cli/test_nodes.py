@@ -17,6 +17,7 @@ from dpnlp.data.graph_texts import Columns, HashedWords, graph_of_texts
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee
 from dpnlp.mechanisms.randomness import FixedSeed
 from dpnlp.models.pretrained import load_network
+from dpnlp.runs.provenance import Door
 from dpnlp.tasks import aggregation
 from dpnlp.tasks.aggregation import aggregated
 from dpnlp.tasks.nodes import Nodes
@@ -259,7 +260,7 @@ def job_of(home, **privacy):
         "learning": {"steps": 2},
     }
     asked = from_dict(TrainNodes, settings)
-    job = asked.job()
+    job = asked.job(Door())
     return job, asked.privacy.plan(len(job.dataset), asked.learning)
 
 

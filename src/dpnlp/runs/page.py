@@ -192,7 +192,7 @@ def _verification(run: Run) -> Html:
     promised, previous = run.guarantee, run.privacy.earlier
     parts = [
         element("h2", "Check it yourself"),
-        paragraph("All of the promise in one line, for a paper or a table:"),
+        paragraph("The promise in one line, for a paper or a table. It is a summary, and proves nothing by itself:"),
         box(promised.signature()),
     ]
     if command := account_command(run):
