@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "foreign": {"checks"},
     "accounting": VOCABULARY | KEEPING,
     "mechanisms": VOCABULARY,
-    "data": {"checks", "guarantee"} | KEEPING,
+    "data": VOCABULARY | KEEPING | {"accounting"},
     "models": {"checks", "guarantee", "bookkeeping", "dropout"} | KEEPING,
     "metrics": {"checks", "guarantee"},
     "tasks": {"checks", "guarantee"} | MATERIAL,

@@ -14,6 +14,7 @@ from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 from importlib.metadata import version
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
@@ -35,6 +36,11 @@ class Unit(StrEnum):
     NODE = "node"
     SUBGRAPH = "subgraph"
     GRAPH = "graph"
+
+    @property
+    def is_counted_by_owner(self) -> bool:
+        """Whether a column says which records are one such unit's."""
+        return self in (Unit.USER, Unit.DOCUMENT)
 
     def protects(self, other: "Unit") -> bool:
         """True where a guarantee for this unit is also one for the other, because the other is a part of it.
@@ -99,6 +105,7 @@ class Exposure(StrEnum):
     HUBS = "hubs"
     LABELS = "labels"
     LENGTH = "length"
+    MORE_TEXTS = "more-texts"
     ORIGIN = "origin"
     PRETRAINING = "pretraining"
     TUNING = "tuning"
@@ -117,6 +124,7 @@ class Exposure(StrEnum):
             Exposure.HUBS: "A node with more edges than the mechanism's bound on them is promised nothing.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
+            Exposure.MORE_TEXTS: "That nobody has more texts than are counted here was assumed; nobody looked.",
             Exposure.ORIGIN: "Nothing is known of the data behind a model, tokenizer or encoder that went into this.",
             Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",
             Exposure.TUNING: "Several settings were tried on the private data; this ε does not count the other trials.",
@@ -177,6 +185,7 @@ class Guarantee:
     noise_source: NoiseSource = NoiseSource.OS_ENTROPY
     not_covered: tuple[Exposure, ...] = ()
     software: str = field(default_factory=lambda: f"dpnlp-{version('dpnlp')}")
+    owner: str = ""  # the column that says what the unit counts, where one does
     canaries: int = 0  # made-up records that were drawn to test the promise on; a fair coin each put about half in
 
     def __post_init__(self) -> None:
@@ -227,6 +236,7 @@ class Guarantee:
         """All of it in one line. `Guarantee.parse` gives back an equal guarantee."""
         entry = self.to_json()
         entry["not_covered"] = "+".join(self.not_covered) or "none"
+        entry |= {"owner": quote(self.owner, safe="")} if self.owner else {}
         return "|".join(f"{short}:{entry[name]}" for short, name in _SHORT.items() if name in entry)
 
     @classmethod
@@ -241,6 +251,7 @@ class Guarantee:
             raise BadInput(f"signature = {signature!r}: {keys_once}; look at {wrong}.")
         entry = {_SHORT[short]: value for short, value in pairs.items()}
         entry["not_covered"] = [] if entry["not_covered"] == "none" else entry["not_covered"].split("+")
+        entry |= {"owner": unquote(entry["owner"])} if "owner" in entry else {}
         return cls.from_json(entry)
 
     # JSON
@@ -253,8 +264,9 @@ class Guarantee:
             entry[item.name] = str(value) if isinstance(value, (StrEnum, Term)) else value
         entry["not_covered"] = [str(exposure) for exposure in self.not_covered]
         entry["epsilon"] = self.epsilon if self.is_private else "inf"
-        if not self.canaries:
-            del entry["canaries"]
+        for name in _OPTIONAL:
+            if not entry[name]:
+                del entry[name]
         return entry
 
     @classmethod
@@ -284,6 +296,7 @@ class Guarantee:
             noise_source=_member(NoiseSource, "noise_source", entry["noise_source"]),
             not_covered=tuple(_member(Exposure, "not_covered", word) for word in entry["not_covered"]),
             software=str(entry["software"]),
+            owner=str(entry.get("owner", "")),
             canaries=checks.count("canaries", _number("canaries", entry.get("canaries", 0)), least=0),
         )
 
@@ -341,8 +354,13 @@ class Guarantee:
             several += (
                 f" All k words of a text are promised only {weaker}: no ε of a word compares with that of a text."
             )
+        whose = (
+            f" Which records are one {self.unit}'s is told by the column {self.owner!r}: those with the same entry."
+            if self.owner
+            else ""
+        )
         limits = [
-            f"The promise is for one {self.unit}.{several}",
+            f"The promise is for one {self.unit}.{whose}{several}",
             "What others wrote about a person is not covered by what that person is promised.",
             "What is true of the data as a whole can still be learned, and may be held against a person who is "
             "not even in it.",
@@ -381,6 +399,7 @@ _SHORT = {
     "eps": "epsilon",
     "delta": "delta",
     "unit": "unit",
+    "owner": "owner",
     "adj": "adjacency",
     "trust": "trust",
     "mech": "mechanism",
@@ -395,7 +414,7 @@ _SHORT = {
 }
 """The signature's keys and the fields they stand for."""
 
-_OPTIONAL = ("canaries",)
+_OPTIONAL = ("owner", "canaries")
 """What is said only where there is something to say."""
 
 

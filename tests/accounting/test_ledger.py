@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -376,7 +377,7 @@ def test_a_bare_bound_made_for_replace_is_left_as_it_is(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("event", "asked", "reason"),
     [
-        (NonPrivate(), ADD_REMOVE, f"no finite ε holds at δ = {DELTA}."),
+        (NonPrivate(), ADD_REMOVE, "it was made without privacy."),
         (ApproximateDP(0.5, 1e-5), ADD_REMOVE, f"no finite ε holds at δ = {DELTA}."),
         (ApproximateDP(20.0, 1e-7), REPLACE, f"no finite ε holds at δ = {DELTA}."),
         (RandomizedResponse(1.0), ADD_REMOVE, "pld knows no bound for RandomizedResponse(epsilon=1.0, categories=2)"),
@@ -439,7 +440,7 @@ def test_a_budget_may_be_spent_to_the_last_bit_and_no_further(ledger: Ledger) ->
 @pytest.mark.parametrize(
     ("event", "unit", "adjacency", "reason"),
     [
-        (NonPrivate(), Unit.USER, ADD_REMOVE, r"\(run\): no finite ε holds at δ = 1e-06\)"),
+        (NonPrivate(), Unit.USER, ADD_REMOVE, r"\(run\): it was made without privacy\)"),
         (Gaussian(9.0), Unit.EXAMPLE, ADD_REMOVE, r"protects one example and promises nothing for one user\)"),
         (Gaussian(9.0), Unit.USER, REPLACE, r"was made for replace and has no bound under add-remove\)"),
         (RandomizedResponse(0.1), Unit.USER, ADD_REMOVE, r"pld knows no bound for RandomizedResponse"),
@@ -1079,3 +1080,24 @@ def test_processes_that_race_with_one_run_record_it_once(ledger: Ledger, dataset
     assert answers == [RUN] * 20
     assert ids(ledger) == [RUN]
     assert_anchored(ledger)
+
+
+def test_users_by_one_column_are_not_users_by_another(ledger: Ledger) -> None:
+    """Each alone, for both together nothing but what both protect: the example, under replace."""
+    for owner in ("author", "row", "author"):
+        release = Release.now(None, f"by {owner}", Gaussian(4.0), Unit.USER, ADD_REMOVE, owner)
+        ledger.enter(release)
+    contents = ledger.read()
+    assert [release.owner for release in contents.releases] == ["author", "row", "author"]
+    assert (contents.unit, contents.owner) == (Unit.EXAMPLE, "")
+    together = contents.spent(DELTA)
+    assert together.epsilon == pytest.approx(pld.epsilon(Composed((Gaussian(4.0),) * 3), DELTA, REPLACE))
+    assert contents.spent(DELTA, Unit.USER, owner="author").reasons == (
+        f"{contents.releases[1]} protects one user by row and promises nothing for one user by author.",
+    )
+    alike = replace(contents, releases=contents.releases[::2])
+    assert (alike.unit, alike.owner) == (Unit.USER, "author")
+    assert alike.spent(DELTA).epsilon == pytest.approx(pld.epsilon(Composed((Gaussian(4.0),) * 2), DELTA, ADD_REMOVE))
+    ledger.set_budget(2.0, DELTA, Unit.USER, ADD_REMOVE, "author")
+    with pytest.raises(BudgetExceeded, match="for one user by author under add-remove"):
+        ledger.enter(Release.now(None, "more", Gaussian(4.0), Unit.USER, ADD_REMOVE, "author"))

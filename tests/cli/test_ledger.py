@@ -12,7 +12,10 @@ from dpnlp.guarantee import Adjacency
 
 
 @pytest.fixture
-def corpus(tmp_path):
+def corpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "home"))  # Else it would be known from the other tests.
+    tmp_path = tmp_path / "data"
+    tmp_path.mkdir()
     file = tmp_path / "corpus.jsonl"
     file.write_text('{"text": "a secret"}\n')
     return file

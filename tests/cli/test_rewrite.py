@@ -157,10 +157,27 @@ def test_classes_that_are_found_in_the_data_are_named(dpnlp):
 
 
 def test_a_person_with_several_texts(dpnlp):
-    code, _, err = dpnlp(f"{REWRITE} --name person --privacy.epsilon 0.5 --privacy.texts-per-person 4 {NAMED}")
-    assert code == 0, err
+    """They are counted by a column or, where there is none, it is assumed, and said, that nobody has more."""
+    line = f"{REWRITE} --name {{}} --privacy.epsilon 0.5 --privacy.texts-per-person {{}} {NAMED}"
+    code, _, err = dpnlp(line.format("person", 4))
+    assert code == 2
+    assert "nothing says whose each text is; name the column by --data.owner" in err
+    assert dpnlp(line.format("person", 4) + " --privacy.assumed")[0] == 0
     promised = Run(dpnlp.home / "runs" / "person").guarantee
-    assert (promised.unit, promised.epsilon) == (Unit.USER, 2.0)
+    assert (promised.unit, promised.owner, promised.epsilon) == (Unit.USER, "", 2.0)
+    assert Exposure.MORE_TEXTS in promised.not_covered
+    rows = [{"text": f"ba de number {n}", "label": LABELS[0], "who": n // 4} for n in range(12)]
+    (dpnlp.home / "owned.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    owned = line.replace("notes.jsonl", "owned.jsonl") + " --data.owner who"
+    code, _, err = dpnlp(owned.format("three", 3))
+    assert (code, (dpnlp.home / "runs" / "three").exists()) == (2, False)
+    assert "texts_per_person = 3: somebody has more texts, by the column who" in err.replace("-", "_")
+    assert dpnlp(owned.format("four", 4))[0] == 0
+    promised = Run(dpnlp.home / "runs" / "four").guarantee
+    assert (promised.unit, promised.owner, promised.epsilon) == (Unit.USER, "who", 2.0)
+    assert Exposure.MORE_TEXTS not in promised.not_covered
+    (release,) = Ledger.beside(dpnlp.home / "owned.jsonl").read().releases
+    assert (release.unit, release.owner, release.event.count) == (Unit.USER, "who", 4)
 
 
 def test_comparing_with_the_originals_is_named(dpnlp):
@@ -234,7 +251,7 @@ def test_the_ledger_of_every_file_that_is_rewritten_is_charged(dpnlp):
 
 
 def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
-    (dpnlp.home / "poor.txt").write_text("ba de\ngi ku\n")
+    (dpnlp.home / "poor.txt").write_text("ba de ba de gi ku\ngi ku ba de ba de\n")
     assert dpnlp("ledger budget poor.txt --epsilon 1 --delta 1e-6 --unit text --adjacency replace")[0] == 0
     code, _, err = dpnlp("rewrite --name poor --rewriter echo --data.train poor.txt --privacy.epsilon 2")
     assert code == 2
@@ -364,7 +381,10 @@ def test_a_delta_that_is_too_large(dpnlp):
         (f"{REWRITE} --name a --data.validation test.jsonl", "data.test: all its records are rewritten already"),
         (MAKE.format("echo"), "--output = echo: it is there already"),
         (MAKE.format("b").replace("--data.public ", ""), "if it is public say so by --data.public"),
-        (MAKE.format("b").replace("bank.txt", "notes.jsonl"), "a ledger is beside it, so it is private"),
+        (
+            MAKE.format("b").replace("bank.txt", "notes.jsonl"),
+            "notes.jsonl.ledger is a ledger of texts in it, so they are private",
+        ),
         (MAKE.format("b").replace("bank.txt", "none.txt"), "none.txt: there is no such file"),
         (MAKE.format("b").replace("echo", "eco"), "method = eco: it must be one of echo, noisy-echo"),
     ],

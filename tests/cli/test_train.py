@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from dpnlp.accounting import pld
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.cli.main import main
-from dpnlp.events import Composed, Gaussian, PoissonSampled, Repeated
+from dpnlp.events import Composed, Gaussian, NonPrivate, PoissonSampled, Repeated
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Unit
 
 from ..tasks.translators import saved, sentences, write_pairs
@@ -154,12 +154,13 @@ def test_a_public_start_costs_nothing_more_and_what_was_trained_privately_is_not
     assert privacy(trained.parent / "paid")["guarantee"]["epsilon"] == "inf"
 
 
-def test_without_privacy_nothing_is_promised_and_nothing_is_charged(home, dpnlp, capsys):
+def test_without_privacy_nothing_is_promised_and_that_is_entered(home, dpnlp, capsys):
     write_pairs(home / "public.jsonl", sentences(20, seed=3))
     line = command("baseline", "--privacy.epsilon inf").replace("train.jsonl", "public.jsonl")
     assert dpnlp(line, capsys)[0] == 0
     assert privacy(home / "runs" / "baseline")["guarantee"]["epsilon"] == "inf"
-    assert not (home / "public.jsonl.ledger").exists()
+    (release,) = Ledger.beside(home / "public.jsonl").read().releases
+    assert release.event == NonPrivate()
 
 
 def test_owners_are_the_records_where_the_unit_is_a_user(home, dpnlp, capsys):
@@ -187,17 +188,17 @@ def test_a_run_that_would_overspend_does_not_start_and_leaves_nothing(home, dpnl
         assert not (home / "runs" / "over").exists()
 
 
-def test_both_directions_of_two_aligned_files_are_charged_to_one_ledger(home, dpnlp, capsys):
+def test_a_budget_on_one_of_two_aligned_files_binds_both_directions(home, dpnlp, capsys):
     for side, number in (("de", 0), ("en", 1)):
         (home / f"both.{side}").write_text("".join(f"{pair[number]}\n" for pair in sentences(20, seed=5)))
-    Ledger.beside(home / "both.de").set_budget(1.0, 1e-3, Unit.EXAMPLE, Adjacency.ADD_REMOVE)
+    Ledger.beside(home / "both.en").set_budget(1.0, 1e-3, Unit.EXAMPLE, Adjacency.ADD_REMOVE)
     for files in ("both.de both.en", "both.en both.de"):
         line = (
             f"train --name both --model.start start --data.train {files} --data.cache cache {SMALL} --privacy.epsilon 2"
         )
         code, _, err = dpnlp(line, capsys)
         assert code == 2
-        assert "both.de.ledger" in err
+        assert "both.en.ledger" in err
         assert "the budget is 1.0" in err
 
 

@@ -32,8 +32,9 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture
-def chats(home):
+def chats(home, tmp_path, monkeypatch):
     """The private texts, as if nothing had been released from them yet."""
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path))
     yield home / "chats.jsonl"
     for file in home.glob("chats.jsonl.ledger*"):
         file.unlink()
@@ -149,7 +150,7 @@ def test_whoever_is_held_out_has_no_say(home, dpnlp, chats):
 
 
 def test_a_budget_is_not_exceeded_and_nothing_is_left(home, dpnlp, chats):
-    assert dpnlp("ledger budget chats.jsonl --epsilon 3.5 --delta 1e-9 --unit user")[0] == 0
+    assert dpnlp("ledger budget chats.jsonl --epsilon 3.5 --delta 1e-9 --unit user --owner author")[0] == 0
     assert dpnlp(f"{PRIVATE} first")[0] == 0
     code, _, err = dpnlp(f"{PRIVATE} second")
     assert code == 2
@@ -233,7 +234,7 @@ def test_texts_with_a_ledger_are_not_public(home, dpnlp, chats):
     assert dpnlp("ledger budget chats.jsonl --epsilon 4 --delta 1e-3")[0] == 0
     code, _, err = dpnlp("vocabulary --data.train chats.jsonl --data.public --output x")
     assert code == 2
-    assert "a ledger is beside it, so it is private, and the words of private texts give them away; give others." in err
+    assert "chats.jsonl.ledger is a ledger of texts in it, so they are private, and the words of private" in err
     assert not (home / "x").exists()
 
 

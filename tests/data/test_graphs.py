@@ -158,7 +158,7 @@ def test_a_corpus_keeps_its_nodes_and_its_files():
     made = corpus()
     assert [nodes.tolist() for nodes in (made.train, made.validation, made.test)] == [[0, 1], [], [2]]
     assert {nodes.dtype for nodes in (made.train, made.validation, made.test)} == {np.dtype(np.int64)}
-    assert (made.files, made.place) == (FILES, Path("a.txt"))
+    assert made.files == made.places == FILES
 
 
 @pytest.mark.parametrize(

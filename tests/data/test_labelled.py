@@ -75,7 +75,7 @@ def test_a_folder_for_each_label_holds_a_text_a_file(write, tmp_path):
         ("Good.", None, "pos", None),
     ]
     assert [path.name for path in opened.files] == ["0_1.txt", "1_2.txt", "1_9.txt"]
-    assert opened.place == tmp_path / "train"  # all of them have one ledger, beside the folder
+    assert opened.places == (tmp_path / "train",)  # all of them have one ledger, beside the folder
     (tmp_path / "train" / "neg").rename(tmp_path / "train" / "awful")
     assert labelled(tmp_path / "train").reading != opened.reading
     path = write("train/awful/3_1.txt", " ")

@@ -110,7 +110,7 @@ def run(home: Path, progress=None, last_words=None):
         secret=Secret.drawn(FixedSeed(8 if begun else 7)),  # a run that has begun has its own, and keeps it
         folder=home / "checkpoints",
         resume=True,
-        charge=Charge(Ledger.beside(home / "corpus"), "the run", "ab" * 32),
+        charge=Charge(Ledger.beside(home / "corpus").enter, "the run"),
         evaluate=lambda model: {"loss": float(jnp.mean(loss(model, examples)))},
         publish=lambda history: note("published", [[each.step, each.scores["loss"]] for each in history]),
     )

@@ -58,7 +58,7 @@ def test_it_is_called_after_the_charge(tmp_path):
         seen.append([release.event for release in ledger.read().releases])
         return noisy(secret)
 
-    run(aggregate, charge=Charge(ledger, "a run", "0" * 64))
+    run(aggregate, charge=Charge(ledger.enter, "a run"))
     assert seen == [[planned().event]]
 
 
@@ -66,7 +66,7 @@ def test_nothing_is_released_where_the_budget_does_not_allow_it(tmp_path):
     ledger, called = Ledger(tmp_path / "texts.ledger"), []
     ledger.set_budget(0.01, 1e-6, Unit.NODE, Adjacency.ADD_REMOVE)
     with pytest.raises(BudgetExceeded):
-        run(called.append, charge=Charge(ledger, "a run", "0" * 64), folder=tmp_path / "checkpoints")
+        run(called.append, charge=Charge(ledger.enter, "a run"), folder=tmp_path / "checkpoints")
     assert called == []
     assert not (tmp_path / "checkpoints").exists()
 

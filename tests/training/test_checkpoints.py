@@ -515,7 +515,7 @@ def test_a_run_that_crashes_again_and_again_goes_on_and_pays_once(tmp_path):
             tmp_path / place / "checkpoints",
             options={"evaluate_every": 2},
             secret=Secret.drawn(FixedSeed(1)),
-            charge=Charge(ledger, "run", "ab" * 32),
+            charge=Charge(ledger.enter, "run"),
             evaluate=crashing(evaluate, lambda model: {"sum": model.up.kernel[...].sum()}),
             publish=crashing(publish, published),
             resume=True,
@@ -581,7 +581,7 @@ def test_a_run_that_the_budget_refuses_leaves_no_secret(folder, tmp_path):
     ledger = Ledger(tmp_path / "data.ledger")
     ledger.set_budget(0.1, 1e-5, Unit.EXAMPLE, Adjacency.ADD_REMOVE)
     with pytest.raises(BudgetExceeded):
-        run(folder, charge=Charge(ledger, "run", "ab" * 32))
+        run(folder, charge=Charge(ledger.enter, "run"))
     assert not folder.exists()
 
 
@@ -592,7 +592,7 @@ def test_the_secret_is_in_the_checkpoints_alone(folder, tmp_path, caplog, capfd)
     outcome = run(
         folder,
         secret=SECRET,
-        charge=Charge(ledger, "run", "ab" * 32),
+        charge=Charge(ledger.enter, "run"),
         evaluate=lambda model: {"sum": model.up.kernel[...].sum()},
         publish=lambda history: metrics.write_text(repr(published.append(history) or history)),
         diagnose=lambda step, seen: published.append(seen),

@@ -19,12 +19,10 @@ import json
 import math
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +38,8 @@ FORMAT = 1
 
 _SEAL = re.compile(rb'(\{.*), "checksum": "([0-9a-f]{64})"\}')
 _ANCHOR = re.compile(rb"([1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
+_OPTIONAL = ("owner", "in_clear")
+"""What stands in a line only where there is something to say."""
 _TORN = b" (torn)"
 """Ends a line whose writing was interrupted, so that it cannot be taken for a whole line that someone changed."""
 
@@ -89,6 +89,11 @@ class Ledger:
     def head_path(self) -> Path:
         return self.path.with_name(f"{self.path.name}.head")
 
+    @property
+    def exists(self) -> bool:
+        """Whether it is there, or was, as far as its anchor tells."""
+        return self.path.exists() or self.head_path.exists()
+
     def read(self) -> Contents:
         """What stands in the file; nothing where there is none and never was."""
         anchor = self._anchor()  # Before the ledger is looked for: where there is an anchor, there was a ledger.
@@ -102,20 +107,29 @@ class Ledger:
     def spent(self, delta: float | None = None, unit: Unit | None = None, adjacency: Adjacency | None = None) -> Spent:
         return self.read().spent(delta, unit, adjacency)
 
-    def set_budget(self, epsilon: float, delta: float, unit: Unit, adjacency: Adjacency) -> None:
-        self._append(Budget(epsilon, delta, unit, adjacency))
+    def set_budget(self, epsilon: float, delta: float, unit: Unit, adjacency: Adjacency, owner: str = "") -> None:
+        self._append(Budget(epsilon, delta, unit, adjacency, owner))
 
     def charge(
         self, what: str, event: Event, unit: Unit, adjacency: Adjacency, fingerprint: str, run: str | None = None
     ) -> str:
-        """Records a release before it is made and returns its id; refuses what the budget does not allow.
+        """Records a release before it is made and returns its id; refuses what the budget does not allow."""
+        release = Release.now(run, what, event, unit, adjacency)
+        self.enter(replace(release, fingerprint=fingerprint))
+        return release.id
+
+    def enter(self, release: Release) -> None:
+        """Records a release before it is made; refuses what the budget does not allow.
 
         A run that may be resumed gives its own id: it is charged once, however often it starts.
         """
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        release = Release(run or secrets.token_hex(8), now, what, event, unit, adjacency, fingerprint)
         self._append(release)
-        return release.id
+
+    def check(self, release: Release) -> None:
+        """Refuses what the budget does not allow, and records nothing."""
+        contents = self.read()
+        if contents.budget and release.id not in {earlier.id for earlier in contents.releases}:
+            self._refuse_excess(contents, contents.budget, release)
 
     def _append(self, record: Release | Budget) -> None:
         """Check and write are under one lock, so that two runs cannot both take what is left of the budget."""
@@ -193,7 +207,12 @@ class Ledger:
         return False
 
     def _refuse_excess(self, contents: Contents, budget: Budget, release: Release) -> None:
-        limits = (budget.delta, budget.unit, budget.adjacency)
+        if release.in_clear and math.isfinite(budget.epsilon):
+            raise BudgetExceeded(
+                f"{self.path}: {release.what!r} would write texts of these data out in clear, but the budget is "
+                f"{budget.epsilon} at δ = {budget.delta} for one {budget.whose}; take other texts for that."
+            )
+        limits = (budget.delta, budget.unit, budget.adjacency, budget.owner)
         after = replace(contents, releases=(*contents.releases, release)).spent(*limits)
         if not after.epsilon <= budget.epsilon:
             spent = round_up(contents.spent(*limits).epsilon, 4)
@@ -201,7 +220,7 @@ class Ledger:
             raise BudgetExceeded(
                 f"{self.path}: ε = {spent} is spent and {release.what!r} would bring it to "
                 f"{round_up(after.epsilon, 4)}{why}, but the budget is {budget.epsilon} at δ = {budget.delta} for "
-                f"one {budget.unit} under {budget.adjacency}; add noise, take fewer steps, or set a larger budget."
+                f"one {budget.whose} under {budget.adjacency}; add noise, take fewer steps, or set a larger budget."
             )
 
     def _scan(self, data: bytes, anchor: Anchor | None) -> tuple[Contents, Anchor, bytes]:
@@ -250,7 +269,7 @@ class Ledger:
 def _seal(record: Release | Budget | Repair, previous: str) -> bytes:
     """The record as a line, without its end."""
     entry: dict[str, Any] = {"version": FORMAT, "previous": previous, "kind": type(record).__name__.lower()}
-    entry |= {field.name: getattr(record, field.name) for field in fields(record)}
+    entry |= {name: value for name, value in vars(record).items() if name not in _OPTIONAL or value}
     if isinstance(record, Release):
         entry["event"] = events.to_json(record.event)
     if isinstance(record, Budget):

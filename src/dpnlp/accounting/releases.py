@@ -5,20 +5,26 @@ has to be brought first. Where one of them promises nothing for that unit or tho
 """
 
 import math
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from dpnlp import checks
 from dpnlp.accounting import composition, pld
 from dpnlp.accounting.subsampling import amplified
 from dpnlp.checks import BadInput
-from dpnlp.events import ApproximateDP, Composed, Event, NonPrivate, PoissonSampled, Repeated
+from dpnlp.events import ApproximateDP, Composed, Event, NonPrivate, PoissonSampled, Repeated, atoms
 from dpnlp.guarantee import Adjacency, Unit
 
 
 @dataclass(frozen=True)
 class Release:
-    """One run's use of the data. `what` is shown to whoever reads the ledger, so it must not quote the data."""
+    """One run's use of the data. `what` is shown to whoever reads the ledger, so it must not quote the data.
+
+    `owner` is the column that says whose a record is, where that is what the unit counts. A release `in_clear` wrote
+    some of the records out as they are: for these nothing is promised any more, and nothing is said of all others.
+    """
 
     id: str
     time: str
@@ -27,6 +33,26 @@ class Release:
     unit: Unit
     adjacency: Adjacency
     fingerprint: str
+    owner: str = ""
+    in_clear: bool = False
+
+    @classmethod
+    def now(
+        cls, run: str | None, what: str, event: Event, unit: Unit, adjacency: Adjacency, owner: str = ""
+    ) -> "Release":
+        """A release that is about to be made, of data whose fingerprint is not known yet."""
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(run or secrets.token_hex(8), time, what, event, unit, adjacency, "", owner)
+
+    @property
+    def whose(self) -> str:
+        """The unit, and what it counts."""
+        return counted(self.unit, self.owner)
+
+    def protects(self, unit: Unit, owner: str) -> bool:
+        """Whether the release promises anything for such a unit: what is counted by one column is not by another."""
+        same = self.owner == owner or not unit.is_counted_by_owner
+        return self.unit.protects(unit) and same
 
     def __str__(self) -> str:
         return f"release {self.id} ({self.what})"
@@ -40,6 +66,12 @@ class Budget:
     delta: float
     unit: Unit
     adjacency: Adjacency
+    owner: str = ""
+
+    @property
+    def whose(self) -> str:
+        """The unit, and what it counts."""
+        return counted(self.unit, self.owner)
 
     def __post_init__(self) -> None:
         checks.budget("epsilon", self.epsilon)
@@ -48,13 +80,23 @@ class Budget:
 
 @dataclass(frozen=True)
 class Spent:
-    """The ε of all releases together. Where it is infinite, `reasons` has a sentence for each release to blame."""
+    """The ε of all releases together. Where it is infinite, `reasons` has a sentence for each release to blame.
+
+    It is that of every record but those that were written out in clear, by as many releases as are `in_clear`.
+    """
 
     epsilon: float
     delta: float
     unit: Unit | None
     adjacency: Adjacency
     reasons: tuple[str, ...] = ()
+    owner: str = ""
+    in_clear: int = 0
+
+    @property
+    def whose(self) -> str | None:
+        """The unit, and what it counts."""
+        return None if self.unit is None else counted(self.unit, self.owner)
 
 
 @dataclass(frozen=True)
@@ -66,10 +108,35 @@ class Contents:
     warnings: tuple[str, ...] = ()
 
     @property
+    def counted(self) -> tuple[Release, ...]:
+        """The releases that are composed: all but those that wrote some records out in clear."""
+        return tuple(release for release in self.releases if not release.in_clear)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether anybody was ever promised anything: a budget is set, or a release had noise."""
+        return self.budget is not None or any(not _without_privacy(release) for release in self.releases)
+
+    @property
     def unit(self) -> Unit | None:
         """The largest unit that all releases protect; None where they have none in common, or there are none."""
-        common = [unit for unit in Unit if all(release.unit.protects(unit) for release in self.releases)]
-        return next((unit for unit in common if all(unit.protects(other) for other in common)), None)
+        return self._largest[0]
+
+    @property
+    def owner(self) -> str:
+        """The column that says what the unit counts."""
+        return self._largest[1]
+
+    @property
+    def _largest(self) -> tuple[Unit | None, str]:
+        promising = [release for release in self.counted if not _without_privacy(release)] or self.counted
+        owners = sorted({"", *(release.owner for release in promising)})
+        kinds = [(unit, owner) for unit in Unit for owner in (owners if unit.is_counted_by_owner else [""])]
+        common = [kind for kind in kinds if all(release.protects(*kind) for release in promising)]
+        largest = [
+            kind for kind in common if not any(other.protects(kind[0]) for other, _ in common if other is not kind[0])
+        ]
+        return largest[-1] if promising and largest else (None, "")
 
     @property
     def adjacency(self) -> Adjacency:
@@ -77,11 +144,18 @@ class Contents:
 
         So can releases for different units: a part of a record that comes or goes leaves another record behind.
         """
-        made_for = {release.adjacency for release in self.releases} or {Adjacency.ADD_REMOVE}
-        units = {release.unit for release in self.releases}
+        promising = [release for release in self.counted if not _without_privacy(release)] or self.counted
+        made_for = {release.adjacency for release in promising} or {Adjacency.ADD_REMOVE}
+        units = {(release.unit, release.owner) for release in promising}
         return made_for.pop() if len(made_for) == 1 and len(units) <= 1 else Adjacency.REPLACE
 
-    def spent(self, delta: float | None = None, unit: Unit | None = None, adjacency: Adjacency | None = None) -> Spent:
+    def spent(
+        self,
+        delta: float | None = None,
+        unit: Unit | None = None,
+        adjacency: Adjacency | None = None,
+        owner: str | None = None,
+    ) -> Spent:
         """All releases composed, whichever state of the data they saw: the people in it may be the same.
 
         Without arguments: at the budget's δ, for the largest unit and the adjacency that the releases allow.
@@ -90,31 +164,45 @@ class Contents:
         if delta is None:
             raise BadInput("delta: the ledger has no budget that would give it; give delta, or set a budget.")
         checks.probability("delta", delta)
+        releases, clear = self.counted, len(self.releases) - len(self.counted)
+        whose = self.owner if owner is None and unit in (None, self.unit) else owner or ""
         unit, adjacency = unit or self.unit, adjacency or self.adjacency
-        if not self.releases:
-            return Spent(0.0, delta, unit, adjacency)
+        found = Spent(0.0, delta, unit, adjacency, (), whose, clear)
+        if not releases:
+            return found
+        if nothing := [f"{release}: it was made without privacy." for release in releases if _without_privacy(release)]:
+            return replace(found, epsilon=math.inf, reasons=tuple(nothing))
         if unit is None:
-            units = ", ".join(sorted({release.unit for release in self.releases}))
-            return Spent(math.inf, delta, None, adjacency, (f"The releases protect no unit in common, but {units}.",))
-        reasons = [reason for release in self.releases if (reason := _mismatch(release, unit, adjacency))]
+            units = ", ".join(sorted({release.whose for release in releases}))
+            return replace(found, epsilon=math.inf, reasons=(f"The releases protect no unit in common, but {units}.",))
+        reasons = [reason for release in releases if (reason := _mismatch(release, unit, adjacency, whose))]
         if reasons:
-            return Spent(math.inf, delta, unit, adjacency, tuple(reasons))
+            return replace(found, epsilon=math.inf, reasons=tuple(reasons))
         # An example less changes the record of a user, and does not remove it. At that distance, of 2C, no release
         # costs less than at C, so the ε holds for those made for the smaller unit as well.
-        parts = any(release.unit is not unit for release in self.releases)
+        parts = any(release.unit is not unit for release in releases)
         compared = Adjacency.REPLACE if parts else adjacency
-        epsilon, why = _bound(self.releases, delta, compared)
+        epsilon, why = _bound(releases, delta, compared)
         if math.isfinite(epsilon):
-            return Spent(epsilon, delta, unit, adjacency)
-        alone = [(release, *_bound([release], delta, compared)) for release in self.releases]
+            return replace(found, epsilon=epsilon)
+        alone = [(release, *_bound([release], delta, compared)) for release in releases]
         reasons = [f"{release}: {its_why}" for release, its, its_why in alone if not math.isfinite(its)]
-        return Spent(math.inf, delta, unit, adjacency, tuple(reasons or [f"All releases together: {why}"]))
+        return replace(found, epsilon=math.inf, reasons=tuple(reasons or [f"All releases together: {why}"]))
 
 
-def _mismatch(release: Release, unit: Unit, adjacency: Adjacency) -> str:
+def counted(unit: Unit, owner: str) -> str:
+    """The unit, and the column that says what it counts, where there is one."""
+    return f"{unit} by {owner}" if owner else str(unit)
+
+
+def _without_privacy(release: Release) -> bool:
+    return any(isinstance(atom, NonPrivate) for atom in atoms(release.event))
+
+
+def _mismatch(release: Release, unit: Unit, adjacency: Adjacency, owner: str) -> str:
     """Why the release says nothing about this unit and adjacency; empty where it does."""
-    if not release.unit.protects(unit):
-        return f"{release} protects one {release.unit} and promises nothing for one {unit}."
+    if not release.protects(unit, owner):
+        return f"{release} protects one {release.whose} and promises nothing for one {counted(unit, owner)}."
     if adjacency not in (release.adjacency, Adjacency.REPLACE):
         return f"{release} was made for {release.adjacency} and has no bound under {adjacency}."
     return ""

@@ -94,14 +94,13 @@ class Attacked(ABC):
     def _refuse_changed(self, train: Any) -> None:
         """A private run left a fingerprint of its data in their ledger."""
         chosen, files = self.asked.privacy.ledger, sorted(train.files)
-        ledger = Ledger(chosen) if chosen else Ledger.beside(train.place)
-        if not ledger.path.exists() or not key_path(ledger).exists():
-            return
         what = f"dpnlp train {self.asked.name}"
-        releases = ledger.read().releases
-        charged = [entry for entry in releases if entry.what == what or entry.what.startswith(f"{what} by ")]
-        if charged and fingerprint(*files, ledger=ledger) not in {entry.fingerprint for entry in charged}:
-            raise BadInput(f"{files[0]} has changed since then; put back the file that it was.")
+        for ledger in [Ledger(chosen)] if chosen else map(Ledger.beside, train.places):
+            if ledger.path.exists() and key_path(ledger).exists():
+                releases = ledger.read().releases
+                charged = [entry for entry in releases if entry.what == what or entry.what.startswith(f"{what} by ")]
+                if charged and fingerprint(*files, ledger=ledger) not in {entry.fingerprint for entry in charged}:
+                    raise BadInput(f"{files[0]} has changed since then; put back the file that it was.")
 
     def _refuse_another_number(self, training: Sequence[Any]) -> None:
         """Without a ledger it is still known how many records there were, up to canaries that were planted."""

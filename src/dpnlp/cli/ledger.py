@@ -1,17 +1,18 @@
 """`dpnlp ledger ...`: what has been spent on a data set, and what may be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from dpnlp import events
-from dpnlp.accounting.fingerprint import fingerprint
+from dpnlp.accounting import releases
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.accounting.releases import Contents, Release, Spent
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, shown, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
 from dpnlp.cli.ranges import DELTA, DELTA_OR_0, FREE, PROMISED
+from dpnlp.data.ledgers import DataSet
 from dpnlp.events import ApproximateDP, Event
 from dpnlp.foreign import parse_json
 from dpnlp.guarantee import Adjacency, Unit
@@ -32,12 +33,13 @@ class Show:
     dataset: Path = option(help=_DATASET, positional=True)
     delta: float | None = option(None, within=DELTA, help="The δ at which ε is shown; by default the budget's")
     unit: Unit | None = option(None, help="For whom; by default the largest unit that all releases protect")
+    owner: str | None = option(None, help="The column that says which records are one such unit's")
     adjacency: Adjacency | None = option(None, help="Which neighbours; by default those that all releases are for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
 
     def run(self) -> None:
         """Answers on stdout."""
-        ledger = Ledger.beside(self.dataset)
+        ledger = _ledger(self.dataset)
         contents = ledger.read()
         for warning in contents.warnings:
             warn(warning)
@@ -52,14 +54,16 @@ class Show:
         if self.delta is None and contents.budget is None:
             return None
         if contents.budget and self.delta is None and self.unit is None and self.adjacency is None:
-            return contents.spent(contents.budget.delta, contents.budget.unit, contents.budget.adjacency)
-        return contents.spent(self.delta, self.unit, self.adjacency)
+            budget = contents.budget
+            return contents.spent(budget.delta, budget.unit, budget.adjacency, budget.owner)
+        return contents.spent(self.delta, self.unit, self.adjacency, self.owner)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """Set what may be spent on a data set from now on, all earlier releases included. A run that would exceed it is
-    refused before it starts. The last budget set is the one that counts; earlier ones stay in the ledger."""
+    refused before it starts, whichever of its files it reads, and if it reads a copy of them. The last budget set is
+    the one that counts; earlier ones stay in the ledger."""
 
     EXAMPLES: ClassVar[tuple[str, ...]] = ("dpnlp ledger budget corpus.jsonl --epsilon 8 --delta 1e-6",)
 
@@ -67,12 +71,14 @@ class Budget:
     epsilon: float = option(within=PROMISED, help="The most that all releases together may cost")
     delta: float = option(within=DELTA, help="The δ at which that is measured")
     unit: Unit = option(Unit.EXAMPLE, help="For whom the budget is")
+    owner: str = option("", help="For users and documents, the column that says which records are one's")
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours it is for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
 
     def run(self) -> None:
         """Writes one line to the ledger and shows where it stands."""
-        Ledger.beside(self.dataset).set_budget(self.epsilon, self.delta, self.unit, self.adjacency)
+        budget = releases.Budget(self.epsilon, self.delta, self.unit, self.adjacency, self.owner)
+        DataSet.at(self.dataset).set_budget(budget)
         Show(dataset=self.dataset, json=self.json).run()
 
 
@@ -92,14 +98,14 @@ class Add:
     release_delta: float = option(0.0, within=DELTA_OR_0, help="The δ that was promised with it")
     event: str | None = option(None, within=FREE, help="Instead of --epsilon: the event as JSON")
     unit: Unit = option(Unit.EXAMPLE, help="Whom the release protects")
+    owner: str = option("", help="For users and documents, the column that says which records are one's")
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours its guarantee is for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
 
     def run(self) -> None:
         """Writes one line to the ledger and shows where it stands."""
-        event = self._event()
-        ledger = Ledger.beside(self.dataset)
-        ledger.charge(self.what, event, self.unit, self.adjacency, fingerprint(self.dataset))
+        release = Release.now(None, self.what, self._event(), self.unit, self.adjacency, self.owner)
+        DataSet.at(self.dataset).charge(release)
         Show(dataset=self.dataset, json=self.json).run()
 
     def _event(self) -> Event:
@@ -117,6 +123,12 @@ class Add:
             ) from None
 
 
+def _ledger(dataset: Path) -> Ledger:
+    """The ledger beside the data or, where there is none, one that is of their texts."""
+    beside = Ledger.beside(dataset)
+    return beside if beside.exists else next(iter(DataSet.at(dataset).ledgers()), beside)
+
+
 def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str, Any]:
     budget = contents.budget
     return {
@@ -124,6 +136,7 @@ def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str,
         "epsilon": spent.epsilon if spent else None,
         "delta": spent.delta if spent else None,
         "unit": spent.unit if spent else contents.unit,
+        "owner": spent.owner if spent else contents.owner,
         "adjacency": spent.adjacency if spent else contents.adjacency,
         "reasons": list(spent.reasons) if spent else [],
         "budget": budget
@@ -131,6 +144,7 @@ def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str,
             "epsilon": budget.epsilon,
             "delta": budget.delta,
             "unit": budget.unit,
+            "owner": budget.owner,
             "adjacency": budget.adjacency,
         },
         "releases": [
@@ -139,7 +153,9 @@ def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str,
                 "time": release.time,
                 "what": release.what,
                 "unit": release.unit,
+                "owner": release.owner,
                 "adjacency": release.adjacency,
+                "in_clear": release.in_clear,
                 "fingerprint": release.fingerprint,
                 "event": events.to_json(release.event),
             }
@@ -158,7 +174,7 @@ def _print(ledger: Ledger, contents: Contents, spent: Spent | None) -> None:
                 [
                     release.what,
                     release.time[:16].replace("T", " "),
-                    release.unit,
+                    release.whose,
                     release.adjacency,
                     release.fingerprint[:8],
                     _alone(release, spent),
@@ -172,11 +188,13 @@ def _print(ledger: Ledger, contents: Contents, spent: Spent | None) -> None:
     else:
         facts["spent"] = f"ε = {figure(spent.epsilon)} at δ = {spent.delta:g}, all releases together"
         if contents.releases:
-            facts["for one"] = f"{spent.unit or 'unit in common: there is none'}, under {spent.adjacency}"
+            facts["for one"] = f"{spent.whose or 'unit in common: there is none'}, under {spent.adjacency}"
         facts |= {f"because ({number})": reason for number, reason in enumerate(spent.reasons, start=1)}
+    if clear := len(contents.releases) - len(contents.counted):
+        facts["but for"] = f"the texts that were written out in clear, by {clear} of the releases"
     if contents.budget:
         budget = contents.budget
-        facts["budget"] = f"ε = {budget.epsilon:g} at δ = {budget.delta:g} for one {budget.unit}, {budget.adjacency}"
+        facts["budget"] = f"ε = {budget.epsilon:g} at δ = {budget.delta:g} for one {budget.whose}, {budget.adjacency}"
     else:
         facts["budget"] = "none is set; nothing is refused"
     print_facts("Ledger", facts)
@@ -186,4 +204,5 @@ def _alone(release: Release, spent: Spent | None) -> str:
     """What the release would have cost by itself; together they cost less than the sum of these."""
     if spent is None:
         return ""
-    return figure(Contents(releases=(release,)).spent(spent.delta, spent.unit, spent.adjacency).epsilon)
+    alone = Contents(releases=(replace(release, in_clear=False),))
+    return figure(alone.spent(spent.delta, spent.unit, spent.adjacency, spent.owner).epsilon)

@@ -64,6 +64,7 @@ class ModellingJob(TextJob):
             raise BadInput("data.train is not given: name the file of the texts to learn from, or a corpus.")
         self.train: Records[Text] = splits.train
         self.held_out = listed(validation=splits.validation, test=splits.test)
+        self.others = {"validation": splits.validation, "test": splits.test}
         pretrained, self.start = started(asked.model, data.longest, asked.privacy.seed or 0, door)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Modelling(pretrained, data.longest, data.tokens_per_owner, asked.learning.smoothing)
@@ -111,7 +112,7 @@ class EvaluateModelling(Evaluate):
 
     def scored(self) -> tuple[int, Scored]:
         task, data = opened(self.model, self.data, self.computes)
-        texts = scored_on(data)
+        texts = scored_on(data, self.model)
         return len(texts), _scored(task.score(texts, self.scoring.batch))
 
 

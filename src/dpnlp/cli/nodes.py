@@ -24,7 +24,7 @@ from dpnlp.runs.provenance import Door, run_of
 
 if TYPE_CHECKING:
     from dpnlp.data.graphs import Graph, GraphCorpus
-    from dpnlp.data.identity import Seen
+    from dpnlp.data.identity import Fingerprints, Seen
     from dpnlp.models.pretrained import Network
     from dpnlp.tasks.aggregation import Noise
     from dpnlp.tasks.nodes import GraphRecords
@@ -77,6 +77,7 @@ class NodesJob(Job):
         self.train, self.graph = corpus, corpus.graph
         splits = {"validation": corpus.validation, "test": corpus.test}
         self.held_out = {name: nodes.tolist() for name, nodes in splits.items() if len(nodes)}
+        self.others = dict.fromkeys(self.held_out, corpus)
         self.base = self._base(door)
         self.private_graph = self._learned_from(corpus.train)
         self.dataset = self._records()
@@ -107,6 +108,11 @@ class NodesJob(Job):
 
     def has_learned(self, node: int) -> bool:
         return self.learned.has_node(self.train, node)
+
+    def texts_of(self, records: Sequence[Any]) -> "Fingerprints":
+        from dpnlp.data.identity import Identity
+
+        return Identity.of_owner().nodes(self.train, records)
 
     def _refuse_other_settings(self) -> None:
         """Sums over neighbours are made again where a run goes on. Of other data they would show their noise."""
@@ -215,6 +221,16 @@ def _seen(graph: "Graph", aggregations: int, base: "Network | None", noise: "Noi
     return aggregated(graph, aggregations, noise)
 
 
+def _enter(corpus: "GraphCorpus", nodes: Sequence[int], model: str) -> None:
+    """Tells the ledgers of a graph that scores on these nodes are written out."""
+    from dpnlp.data.identity import Identity
+    from dpnlp.data.ledgers import DataSet
+
+    identity = Identity.of_owner()
+    others = identity.nodes(corpus, corpus.train)
+    DataSet.of(corpus, identity.nodes(corpus, nodes)).write_out(f"dpnlp evaluate {Path(model).name}", others)
+
+
 def _refuse_joined(data: Data, otherwise: str) -> None:
     """Answers for other nodes that hold what private ones say would need noise of their own."""
     if data.joined:
@@ -259,6 +275,7 @@ class EvaluateNodes(Evaluate):
         nodes = corpus.test if len(corpus.test) else corpus.validation
         if not len(nodes):
             raise BadInput("data: no node is kept for the test; give --data.held-out, or --data.split.")
+        _enter(corpus, nodes.tolist(), self.model)
         return len(nodes), scored(door.open(load_network, self.model), corpus.graph, nodes.tolist(), data.joined)
 
 

@@ -3,16 +3,20 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib import import_module
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpnlp.accounting.releases import Release
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import nearest, option, shown
 from dpnlp.cli.output import print_facts
 from dpnlp.cli.places import check_folder
 from dpnlp.cli.tasks import flag_of
-from dpnlp.guarantee import Exposure
+from dpnlp.events import NonPrivate
+from dpnlp.guarantee import Adjacency, Exposure, Unit
 from dpnlp.runs.provenance import Door, Provenance
 
 if TYPE_CHECKING:
@@ -50,25 +54,36 @@ class Data:
         from dpnlp.data.plain import Columns, plain
 
         streams = [plain(source, Columns(self.text)) for source in self.train]
-        if not self.unsafe:
+        if self.unsafe:
+            enter_unsafe(streams)
+        else:
             refuse_private(streams, self.public, "what a rewriter is made of can come out of it word by word")
         return [record.text for stream in streams for record in stream]
 
 
 def refuse_private(streams: "Sequence[Texts]", public: bool, danger: str) -> None:
-    """Refuses texts that have a ledger, or that nobody has said to be public."""
-    from dpnlp.accounting.ledger import Ledger
+    """Refuses texts that a ledger knows to be private, or that nobody has said to be public."""
+    from dpnlp.data.ledgers import DataSet
 
-    for stream in streams:
-        if Ledger.beside(stream.place).path.exists():
-            raise BadInput(
-                f"data.train = {stream.place}: a ledger is beside it, so it is private, and {danger}; give others."
-            )
     if not public:
         raise BadInput(
-            f"data.train = {streams[0].place}: {danger}; if it is public say so by --data.public, else give other "
+            f"data.train = {streams[0].files[0]}: {danger}; if it is public say so by --data.public, else give other "
             "texts."
         )
+    for stream in streams:
+        if private := next((one for one in DataSet.read(stream).ledgers() if one.read().is_private), None):
+            raise BadInput(
+                f"data.train = {stream.files[0]}: {private.path} is a ledger of texts in it, so they are private, and "
+                f"{danger}; give others."
+            )
+
+
+def enter_unsafe(streams: "Sequence[Texts]") -> None:
+    """Tells all ledgers of private texts that something is made of them without privacy."""
+    from dpnlp.data.ledgers import DataSet
+
+    every = reduce(or_, map(DataSet.read, streams))
+    every.charge(Release.now(None, "dpnlp pretrain", NonPrivate(), Unit.EXAMPLE, Adjacency.ADD_REMOVE))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,7 +87,7 @@ class EvaluateReading(Evaluate):
     def scored(self) -> tuple[int, Scored]:
         run = run_of(self.model)
         data = changed(data_of(run, self.task, type(self.data)) if run else self.data, self.data)
-        task, records = opened(self.model, self.task, self.computes, data.longest), scored_on(data)
+        task, records = opened(self.model, self.task, self.computes, data.longest), scored_on(data, self.model)
         found = task.score(records, self.scoring.batch)
         return len(records), Scored(found.scores(), found.lines(), found.details())
 

@@ -54,6 +54,7 @@ class ReadingJob(TextJob):
         asked.learning.refuse_smoothing()
         self.train = splits.train
         self.held_out = listed(validation=splits.validation, test=splits.test)
+        self.others = {"validation": splits.validation, "test": splits.test}
         known = asked.data.labels or splits.labels
         labels = known or self._occurring()
         if not known and labels and asked.privacy.is_private:

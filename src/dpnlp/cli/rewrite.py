@@ -65,7 +65,12 @@ class Privacy:
         False, help="Draw the label of a text together with it, so that epsilon is for both; echo alone can do so"
     )
     texts_per_person: int = option(
-        1, within=COUNT, help="The most texts that one person has; all of them are in the statement"
+        1,
+        within=COUNT,
+        help="The most texts that one person has, as --data.owner tells; all of them are in the statement",
+    )
+    assumed: bool = option(
+        False, help="Assume that nobody has more texts, where no column tells whose they are; the statement says so"
     )
     ledger: Path | None = option(None, help="The ledger that is charged; by default the one beside the data")
     seed: int | None = option(

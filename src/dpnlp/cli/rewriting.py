@@ -3,21 +3,23 @@
 import json
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
-from pathlib import Path
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from dpnlp.accounting.fingerprint import fingerprint
-from dpnlp.accounting.ledger import Ledger
+from dpnlp.accounting.releases import Release
 from dpnlp.atomic import Growing
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict
 from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.splits import refuse_shared
 from dpnlp.data.learned import Learned
+from dpnlp.data.ledgers import NOTHING, DataSet
+from dpnlp.data.plain import plain
 from dpnlp.events import Composed, Event, Repeated
 from dpnlp.guarantee import Exposure, Guarantee, Term
 from dpnlp.mechanisms import RandomizedResponse
@@ -46,9 +48,12 @@ class Rewriting:
             raise BadInput("data.train is not given: name the file to rewrite, or a corpus.")
         self.texts: dict[str, Records[Any]] = {"train": corpus.train}
         learned = Learned.of(corpus.train)
+        self.known = {"train": learned.seen.texts}
         if corpus.validation:  # Each time that a text is rewritten would cost ε.
             self.texts["validation"] = _apart("data.validation", corpus.validation, learned)
-            learned |= Learned.of(self.texts["validation"])
+            more = Learned.of(self.texts["validation"])
+            self.known["validation"] = more.seen.texts
+            learned |= more
         self.test = corpus.test and _apart("data.test", corpus.test, learned)
         self.classes = asked.data.labels or corpus.labels
         self.source = seeded(asked.privacy.seed)
@@ -56,6 +61,8 @@ class Rewriting:
         self.made_of, made = made.provenance, made.made_of(PUBLIC)
         self.together = self._with_labels(made) if asked.privacy.joint_labels else None
         self.rewriter = self.together or made
+        self._refuse_uncounted()
+        self.texts_of: Counter[str] = Counter()
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
         self._refuse_delta()
 
@@ -131,7 +138,8 @@ class Rewriting:
         elif self.together and one.is_private:
             both = Term(one.mechanism.name, (*one.mechanism.parameters, ("labels", self.together.labels)))
             one = replace(one, mechanism=both)
-        exposures: list[Exposure] = []
+        one = replace(one, owner=self.asked.data.owner or "" if one.unit.is_counted_by_owner else "")
+        exposures = [Exposure.MORE_TEXTS] if privacy.assumed else []
         if self.asked.data.label is not None:
             exposures += [] if self.labels or (self.together and one.is_private) else [Exposure.LABELS]
             exposures += [] if self.classes else [Exposure.CLASSES]
@@ -143,14 +151,36 @@ class Rewriting:
 
     @property
     def event(self) -> Event:
-        """What happens to one text with its label."""
-        text = self.rewriter.event
-        return Composed((text, self.labels.event())) if self.labels else text
+        """What happens to a person's texts with their labels, or to one text with its label."""
+        text, many = self.rewriter.event, self.asked.privacy.texts_per_person
+        one = Composed((text, self.labels.event())) if self.labels else text
+        return one if many == 1 else Repeated(one, many)
+
+    def _refuse_uncounted(self) -> None:
+        """Of a person who has several texts something can be promised only where they are counted, or assumed."""
+        privacy, counted = self.asked.privacy, self.asked.data.owner is not None
+        if privacy.texts_per_person > 1 and not counted and not privacy.assumed:
+            raise BadInput(
+                f"privacy.texts_per_person = {privacy.texts_per_person}: nothing says whose each text is; name the "
+                "column by --data.owner, or say by --privacy.assumed that nobody has more, which the statement names."
+            )
+        if privacy.assumed and (counted or privacy.texts_per_person == 1):
+            raise BadInput(
+                "privacy.assumed = true: it is for --privacy.texts-per-person without --data.owner; leave it out."
+            )
 
     def _counted(self, records: "Iterable[Any]") -> int:
         """How many there are, all of which can be read, so that nothing is begun that cannot be finished."""
-        many = 0
-        for many, record in enumerate(records, 1):  # noqa: B007
+        many, most = 0, self.asked.privacy.texts_per_person
+        for record in records:
+            many += 1
+            if most > 1 and record.owner is not None:
+                self.texts_of[record.owner] += 1
+                if self.texts_of[record.owner] > most:
+                    raise BadInput(
+                        f"privacy.texts_per_person = {most}: somebody has more texts, by the column "
+                        f"{self.asked.data.owner}; leave some out, or take a larger number."
+                    )
             if self.asked.data.label is not None and self.classes and record.label not in self.classes:
                 known = ", ".join(self.classes)
                 raise BadInput(f"data.labels: there is a text with another label than {known}; add it to them.")
@@ -171,9 +201,8 @@ class Rewriting:
 
     def _promised(self, run: str) -> Privacy:
         """The promise of the run of this id."""
-        many, plan = self.asked.privacy.texts_per_person, {"method": folders.method_of(self.asked.rewriter)}
-        event = self.event if many == 1 else Repeated(self.event, many)
-        return self.made_of.promising(Origin(run, f"dpnlp rewrite {self.asked.name}", event, self.own), plan)
+        plan = {"method": folders.method_of(self.asked.rewriter)}
+        return self.made_of.promising(Origin(run, f"dpnlp rewrite {self.asked.name}", self.event, self.own), plan)
 
     def _refuse_another_promise(self) -> Privacy:
         """A run goes on as it began: what is promised of its first texts has to hold for the last ones."""
@@ -186,17 +215,23 @@ class Rewriting:
         return began
 
     def _charge(self) -> None:
-        """Every ledger is charged before the first text is rewritten, and once, however often the run is resumed."""
-        chosen = self.asked.privacy.ledger
-        files: dict[Path, list[Path]] = {}
-        for records in self.texts.values():
-            ledger = Ledger(chosen) if chosen else Ledger.beside(records.place)
-            files.setdefault(ledger.path, []).extend(records.files)
-        run = self.privacy.run
-        for path, texts in files.items():
-            if self.guarantee.is_private or path.exists():
-                what, mark = f"dpnlp rewrite {self.asked.name}", fingerprint(*sorted(texts), ledger=Ledger(path))
-                Ledger(path).charge(what, self.event, self.rewriter.unit, self.guarantee.adjacency, mark, run)
+        """All ledgers are charged before the first text is rewritten, and once, however often the run is resumed."""
+        what, promised, chosen = f"dpnlp rewrite {self.asked.name}", self.own, self.asked.privacy.ledger
+        data = reduce(or_, (DataSet.of(self.texts[split], its, chosen) for split, its in self.known.items()))
+        release = Release.now(self.privacy.run, what, self.event, promised.unit, promised.adjacency, promised.owner)
+        data.check(release)
+        self._enter_shown(data)
+        data.charge(release)
+
+    def _enter_shown(self, data: DataSet) -> None:
+        """What is scored on, or compared with what comes out, is written out as it is."""
+        scored = self.asked.scoring.encoder is not None and self.asked.data.label is not None
+        if self.test is not None and scored:
+            same = any({*self.test.files} & {*records.files} for records in self.texts.values())
+            test = DataSet.read(self.test, data.chosen if same else None)
+            test.write_out(f"dpnlp rewrite {self.asked.name}: what it is scored on", data.texts if same else NOTHING)
+        for file in self.asked.scoring.made_of:
+            DataSet.read(plain(file)).write_out(f"dpnlp rewrite {self.asked.name}: what the rewriter was made of")
 
     # Rewriting
 
@@ -270,7 +305,6 @@ class Rewriting:
         files, most = self.asked.scoring.made_of, self.asked.scoring.most
         if not files:
             return
-        from dpnlp.data.plain import plain
         from dpnlp.rewriting.leakage import leakage
 
         released = [line["text"] for line in self.folder.rewritten_texts("train", most)]

@@ -8,7 +8,7 @@ from dpnlp.cli.training import Job
 
 if TYPE_CHECKING:
     from dpnlp.data.cache import Examples
-    from dpnlp.data.identity import Seen
+    from dpnlp.data.identity import Fingerprints, Seen
     from dpnlp.data.records import Records
 
 
@@ -40,6 +40,11 @@ class TextJob(Job):
         from dpnlp.data.identity import Identity
 
         return Identity.of_owner().seen(self.train)
+
+    def texts_of(self, records: Sequence[Any]) -> "Fingerprints":
+        from dpnlp.data.identity import Identity
+
+        return Identity.of_owner().seen(records).texts
 
     def plant(self, records: Sequence[Any]) -> None:
         """Puts more records among those that are learned from, each with an owner of its own."""

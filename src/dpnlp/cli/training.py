@@ -5,12 +5,13 @@ import shlex
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpnlp.accounting.accountant import delta_warning
-from dpnlp.accounting.ledger import Ledger
+from dpnlp.accounting.releases import Release
 from dpnlp.atomic import Growing
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict, warn
@@ -18,7 +19,7 @@ from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.output import figure
 from dpnlp.cli.splits import apart
 from dpnlp.cli.start import Start
-from dpnlp.guarantee import Exposure, Guarantee
+from dpnlp.guarantee import Exposure, Guarantee, Unit
 from dpnlp.runs.folder import PRIVACY, Run
 from dpnlp.runs.lifecycle import begin
 from dpnlp.runs.privacy import Origin, new_id
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from dpnlp.cli.sections import Files
     from dpnlp.cli.train import Train
     from dpnlp.data.cache import Examples
-    from dpnlp.data.identity import Seen
+    from dpnlp.data.identity import Fingerprints, Seen
     from dpnlp.data.learned import Learned
+    from dpnlp.data.ledgers import DataSet, Kept
     from dpnlp.metrics.score import Score
     from dpnlp.training import Charge, Options, Outcome, Plan, Secret
     from dpnlp.training.checkpoints import Evaluation
@@ -47,26 +49,13 @@ class Scored(NamedTuple):
     details: Mapping[str, Any] | None = None  # what is behind the scores, where a task can tell
 
 
-class Kept(Protocol):
-    """Private data that lie in files."""
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """All of them."""
-        ...
-
-    @property
-    def place(self) -> Path:
-        """What a ledger lies beside."""
-        ...
-
-
 class Job(ABC):
     """What is trained on what: all that a run has to know of its task."""
 
     start: Start
     train: "Kept"  # what is learned from
     held_out: Mapping[str, Sequence[Any]]  # what is scored on, by split
+    others: Mapping[str, "Kept | None"]  # where it lies
     dataset: "Dataset"
     owners: "np.ndarray[Any, Any] | None" = None  # of each example, where an owner's examples are one record
     exposures: tuple[Exposure, ...] = ()  # what of the training data is not covered
@@ -95,6 +84,10 @@ class Job(ABC):
         return self.learned.has(record)
 
     @abstractmethod
+    def texts_of(self, records: Sequence[Any]) -> "Fingerprints":
+        """The fingerprints of the texts in records that are scored on."""
+
+    @abstractmethod
     def loss(self, model: Any, batch: Any) -> Any:
         """The loss of each example."""
 
@@ -111,12 +104,17 @@ class Job(ABC):
         """Writes the model as a folder of Hugging Face."""
 
 
-def scored_on(data: "Files") -> list[Any]:
+def scored_on(data: "Files", model: str) -> list[Any]:
     """What a model is scored on where nothing is trained: the test data, else the validation data."""
+    from dpnlp.data.ledgers import NOTHING, DataSet
+
     splits = data.splits()
     records = splits.test or splits.validation
     if records is None:
         raise BadInput("data.test is not given: name the file to score the model on, or a corpus.")
+    same = splits.train is not None and {*splits.train.files} & {*records.files}
+    others = DataSet.read(splits.train).texts if same else NOTHING
+    DataSet.read(records).write_out(f"dpnlp evaluate {Path(model).name}", others)
     return list(records)
 
 
@@ -159,7 +157,8 @@ class Training:
         self.job = asked.job(self.door)
         self.planted = planted(asked, self.job)
         records = self.job.records  # Canaries that were put in are records like any other.
-        self.plan = asked.privacy.plan(records, asked.learning, asked.contribution())
+        plan = asked.privacy.plan(records, asked.learning, asked.contribution())
+        self.plan = replace(plan, owner=_owner_column(self.job.train, plan.unit))
         self.job.held_out = {
             split: apart(f"data.{split}", its, self.job.has_learned) for split, its in self.job.held_out.items()
         }
@@ -172,6 +171,7 @@ class Training:
 
     def run(self) -> None:
         """From the first score to the report."""
+        self._enter_scored()
         self.folder = Run.open(self.path) if self.asked.resume else self._created()
         if self.planted:
             self.folder.write_canaries(self.planted.canaries.to_json())
@@ -222,18 +222,38 @@ class Training:
                 run=self.id,
             )
 
-    def _charge(self) -> "Charge | None":
-        """A private run is charged to the ledger beside its data; one without privacy only where there is a ledger."""
-        from dpnlp.accounting.fingerprint import fingerprint
+    def _charge(self) -> "Charge":
+        """A run is charged to all ledgers of its data, also where it promises nothing."""
         from dpnlp.training import Charge
 
-        chosen, texts = self.asked.privacy.ledger, sorted(self.job.train.files)  # One ledger for both directions.
-        ledger = Ledger(chosen) if chosen else Ledger.beside(self.job.train.place)
-        if not self.asked.privacy.is_private and not ledger.path.exists():
-            return None
+        return Charge(self._data.charge, self._what)
+
+    @cached_property
+    def _data(self) -> "DataSet":
+        """What is learned from."""
+        from dpnlp.data.ledgers import DataSet
+
+        return DataSet.of(self.job.train, self.job.seen.texts, self.asked.privacy.ledger)
+
+    @property
+    def _what(self) -> str:
         mechanism = self.plan.guarantee(self._secret.kind).mechanism.name
-        by = "" if mechanism == "gaussian" else f" by {mechanism}"
-        return Charge(ledger, f"dpnlp train {self.asked.name}{by}", fingerprint(*texts, ledger=ledger))
+        by = "" if mechanism in ("gaussian", "none") else f" by {mechanism}"
+        return f"dpnlp train {self.asked.name}{by}"
+
+    def _enter_scored(self) -> None:
+        """Texts that are scored on are written out as they are. Nothing is, where a budget refuses that or the run."""
+        from dpnlp.data.ledgers import NOTHING, DataSet
+
+        plan, private = self.plan, {*self.job.train.files}
+        if not self.asked.resume:
+            self._data.check(Release.now(None, self._what, plan.event, plan.unit, plan.adjacency, plan.owner))
+        for split, records in self.job.held_out.items():
+            if kept := self.job.others[split]:
+                same, chosen = bool(private & {*kept.files}), self.asked.privacy.ledger
+                scored = DataSet.of(kept, self.job.texts_of(records), chosen if same else None)
+                others = self._data.texts if same else NOTHING
+                scored.write_out(f"dpnlp train {self.asked.name}: what it is scored on", others)
 
     # Scores
 
@@ -343,6 +363,12 @@ class Training:
             return list(lines)
         earlier = [line.get("before", line["hypothesis"]) for line in self.folder.predictions(split)]
         return [{**line, "before": was} for line, was in zip(lines, earlier, strict=True)] if earlier else list(lines)
+
+
+def _owner_column(train: "Kept", unit: Unit) -> str:
+    """What says whose a record is, where that is what the unit counts."""
+    columns = getattr(train, "columns", None)
+    return str(getattr(columns, "owner", None) or "") if unit.is_counted_by_owner else ""
 
 
 def _unique(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -66,6 +66,7 @@ class TranslationJob(TextJob):
             raise BadInput("data.train is not given: name the file of the pairs to learn from, or a corpus.")
         self.train: Pairs = splits.train
         self.held_out = listed(validation=splits.validation, test=splits.test)
+        self.others = {"validation": splits.validation, "test": splits.test}
         pretrained, self.start = started(asked.model, asked.privacy, self.train, door)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Translation(pretrained, data.longest, data.prefix, data.languages, asked.learning.smoothing)
@@ -113,7 +114,7 @@ class EvaluateTranslation(Evaluate):
 
     def scored(self) -> tuple[int, Scored]:
         task, data = opened(self.model, self.data, self.computes)
-        pairs = scored_on(data)
+        pairs = scored_on(data, self.model)
         found = task.score(pairs, self.scoring.of(task.longest))
         return len(pairs), Scored(self.scoring.scores(found), found.lines())
 

@@ -3,7 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -160,7 +160,9 @@ class Vocabulary:
             )
         texts = self._private_texts()
         selection = PartitionSelection(self.words, privacy.epsilon, privacy.delta, seeded(privacy.seed))
-        promised = selection.guarantee(Unit(privacy.unit), Adjacency.ADD_REMOVE)
+        unit = Unit(privacy.unit)
+        promised = selection.guarantee(unit, Adjacency.ADD_REMOVE)
+        promised = replace(promised, owner=texts.columns.owner or "" if unit.is_counted_by_owner else "")
         known = self._base(words)
         sums = self._summed(selection, texts, words, {*known})
         run = new_id()
@@ -216,12 +218,11 @@ class Vocabulary:
         return total
 
     def _charge(self, texts: "Texts", event: "Event", promised: Guarantee, run: str) -> None:
-        from dpnlp.accounting.fingerprint import fingerprint
-        from dpnlp.accounting.ledger import Ledger
+        from dpnlp.accounting.releases import Release
+        from dpnlp.data.ledgers import DataSet
 
-        ledger = Ledger(self.privacy.ledger) if self.privacy.ledger else Ledger.beside(texts.place)
-        mark = fingerprint(*sorted(texts.files), ledger=ledger)
-        ledger.charge(self._what, event, promised.unit, promised.adjacency, mark, run)
+        release = Release.now(run, self._what, event, promised.unit, promised.adjacency, promised.owner)
+        DataSet.read(texts, self.privacy.ledger).charge(release)
 
     @property
     def _what(self) -> str:

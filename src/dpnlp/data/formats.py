@@ -9,6 +9,7 @@ import gzip
 import importlib
 import json
 import lzma
+import os
 import re
 import zlib
 from abc import ABC, abstractmethod
@@ -54,9 +55,9 @@ class Table(ABC):
         return self.files
 
     @property
-    def place(self) -> Path:
-        """What a ledger of these texts lies beside: the same for the same files, in whatever order they are given."""
-        return min(self.files)
+    def places(self) -> tuple[Path, ...]:
+        """What ledgers of these texts lie beside."""
+        return places_of(self.files)
 
     @property
     def reading(self) -> str:
@@ -209,7 +210,7 @@ class Aligned(Table):
 
 @dataclass(frozen=True)
 class Parquet(Table):
-    """A Parquet file, of which only the columns named are read if it has them all."""
+    """A Parquet file, of which only the columns named are read, if any are and it has them all."""
 
     columns: tuple[str, ...] = ()
 
@@ -218,13 +219,19 @@ class Parquet(Table):
     def rows(self) -> Iterator[Row]:
         parquet = library("pyarrow.parquet")
         with readable(self.files[0]), parquet.ParquetFile(self.files[0]) as file:
-            chosen = self.columns if set(self.columns) <= set(file.schema_arrow.names) else None
+            there = self.columns and set(self.columns) <= set(file.schema_arrow.names)
+            chosen = self.columns if there else None
             yield from arrow_rows(file.iter_batches(_ROWS, columns=chosen))
 
 
 def arrow_rows(batches: Iterable[Any]) -> Iterator[Row]:
     """The rows of Arrow tables, counted from 1 through all of them."""
     return enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+
+
+def places_of(files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """What ledgers of these files lie beside: each file or, where they are more than two, the folder that has all."""
+    return files if len(files) <= 2 else (Path(os.path.commonpath([file.absolute().parent for file in files])),)
 
 
 def lines(path: Path, longest: int = -1) -> Iterator[tuple[int, str]]:

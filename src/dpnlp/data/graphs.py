@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
+from dpnlp.data.formats import places_of
 from dpnlp.data.records import place_of
 
 UNKNOWN = -1
@@ -147,9 +148,9 @@ class GraphCorpus:
             raise BadInput("train = 0 nodes: there must be something to learn from; add nodes, or hold out fewer.")
 
     @property
-    def place(self) -> Path:
-        """What a ledger of this graph lies beside."""
-        return min(self.files)
+    def places(self) -> tuple[Path, ...]:
+        """What ledgers of this graph lie beside."""
+        return places_of(self.files)
 
 
 def divided(

@@ -1,7 +1,7 @@
 """Datasets of the library `datasets`: a folder that it saved, or one that it downloads from the hub."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,12 +19,17 @@ class Arrow(Table):
     name: str
     split: str | None
     dataset: Any  # datasets.Dataset
+    folder: Path | None = None  # where it was saved
 
     counted: ClassVar[str] = "row"
 
     @property
     def reading(self) -> str:
         return f"{type(self).__name__}({self.split})"  # A split may be a part of the files, such as train[:10%].
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        return super().places if self.folder is None else (self.folder,)
 
     def where(self, number: int, side: str = "") -> str:
         return f"{self.name}, row {number}"
@@ -52,7 +57,7 @@ def saved(folder: Path, columns: tuple[str, ...], split: str | None) -> Arrow:
         raise BadInput(
             f"{folder}: it is not a folder saved by `datasets` ({short(error)}); give such a folder, or a file in it."
         ) from None
-    return _chosen(str(folder), found, columns, split)
+    return replace(_chosen(str(folder), found, columns, split), folder=folder)
 
 
 def downloaded(source: str, columns: tuple[str, ...], split: str | None) -> Arrow:

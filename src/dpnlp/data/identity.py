@@ -4,8 +4,8 @@ A fingerprint follows from what a record says, not from where or how it is writt
 labels, owners, capital letters, spaces and punctuation make no difference. So a copy, a hard link, a shuffled or packed
 file, a join and a subset are known for what they are.
 
-It is a hash of 64 bits under the owner's key, and tells nothing to whoever lacks that key. Two of N different records
-share one with a probability below N²/2⁶⁵, about 3e-6 for ten million; then a record is taken for one that is known,
+It is a hash of 63 bits under the owner's key, and tells nothing to whoever lacks that key. Two of N different records
+share one with a probability below N²/2⁶⁴, about 6e-6 for ten million; then a record is taken for one that is known,
 which errs on the cautious side.
 """
 
@@ -28,6 +28,8 @@ _BETWEEN = re.compile(r"[\W_]+")
 """What stands between letters and digits."""
 _NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalnum())
 _BYTES = 8
+_BRIEF = 16
+"""Texts of fewer letters and digits may well be the same by coincidence. The last bit of a fingerprint says which."""
 
 
 class HasTexts(Protocol):
@@ -68,9 +70,18 @@ class Fingerprints:
     def __or__(self, other: "Fingerprints") -> "Fingerprints":
         return Fingerprints(np.union1d(self.numbers, other.numbers))
 
+    @property
+    def longer(self) -> int:
+        """How many are of texts that are too long to be the same by coincidence."""
+        return int(np.count_nonzero(self.numbers & np.uint64(1) == 0))
+
     def common(self, other: "Fingerprints") -> "Fingerprints":
         """Those that are in both sets."""
-        return Fingerprints(np.intersect1d(self.numbers, other.numbers, assume_unique=True))
+        fewer, more = sorted((self.numbers, other.numbers), key=len)
+        places = np.searchsorted(more, fewer)
+        there = places < len(more)
+        there[there] = more[places[there]] == fewer[there]
+        return Fingerprints(fewer[there])
 
     def overlaps(self, other: "Fingerprints") -> bool:
         """Whether any is in both sets."""
@@ -144,7 +155,7 @@ class Identity:
     def _number(self, content: str) -> int:
         hashed = self._keyed.copy()
         hashed.update(content.encode("utf-8", "surrogatepass"))
-        return int.from_bytes(hashed.digest())
+        return int.from_bytes(hashed.digest()) >> 1 << 1 | (len(content) < _BRIEF)
 
 
 def normal_form(text: str) -> str:

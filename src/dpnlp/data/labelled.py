@@ -53,8 +53,8 @@ class Folders(Table):
         return f"{type(self).__name__}({dict(Counter(path.parent.name for path in self.files))})"
 
     @property
-    def place(self) -> Path:
-        return self.files[0].parent.parent
+    def places(self) -> tuple[Path, ...]:
+        return (self.files[0].parent.parent,)
 
     def where(self, number: int, side: str = "") -> str:
         return str(self.files[number - 1])

@@ -178,9 +178,9 @@ class Records(ABC, Generic[R]):
         return self.table.present()
 
     @property
-    def place(self) -> Path:
-        """What a ledger of these records lies beside."""
-        return self.table.place
+    def places(self) -> tuple[Path, ...]:
+        """What ledgers of these records lie beside."""
+        return self.table.places
 
     @property
     def reading(self) -> str:

@@ -65,7 +65,8 @@ class Origin:
 
     def release(self) -> Release:
         """The origin as a ledger adds it up."""
-        return Release(self.run, "", self.what, self.event, self.promised.unit, self.promised.adjacency, "")
+        own = self.promised
+        return Release(self.run, "", self.what, self.event, own.unit, own.adjacency, "", own.owner)
 
     def to_json(self) -> dict[str, Any]:
         """The origin as privacy.json has it."""
@@ -117,6 +118,7 @@ def composed(origins: Sequence[Origin]) -> Guarantee:
         epsilon=round_up(spent.epsilon, DIGITS),
         delta=delta,
         unit=spent.unit or own.unit,
+        owner=spent.owner if spent.unit else own.owner,
         adjacency=spent.adjacency,
         trust=Trust.CENTRAL if any(one.trust is Trust.CENTRAL for one in everyone) else Trust.LOCAL,
         mechanism=Term.of("composition", runs=len(origins)),

@@ -21,7 +21,7 @@ from flax import nnx
 from jax.experimental.multihost_utils import broadcast_one_to_all
 
 from dpnlp import checks
-from dpnlp.accounting.ledger import Ledger
+from dpnlp.accounting.releases import Release
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Exposure, Guarantee
 from dpnlp.training.checkpoints import Checkpoints, Evaluation, Record
@@ -82,11 +82,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a ledger is told of a run; the fingerprint is that of the data."""
+    """What is told of a run, and to whom: ledgers enter it, or refuse it, before anything is released."""
 
-    ledger: Ledger
+    enter: Callable[[Release], None]
     what: str
-    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def train(
         checkpoints.save(0, state, record)
     if charge and jax.process_index() == 0:
         try:
-            charge.ledger.charge(charge.what, plan.event, plan.unit, plan.adjacency, charge.fingerprint, record.run)
+            charge.enter(Release.now(record.run, charge.what, plan.event, plan.unit, plan.adjacency, plan.owner))
         except BadInput:
             if checkpoints and not begun:
                 checkpoints.remove()

@@ -38,6 +38,7 @@ class Plan:
     adjacency: Adjacency
     accountant: Accountant = Accountant.PLD
     unit: Unit = Unit.EXAMPLE
+    owner: str = ""  # the column that says what the unit counts, where one does
     target: float | None = None  # the ε that noise, steps or lot size were chosen for
     contribution: Contribution = GRADIENTS  # what a record adds to the sum over a lot
 
@@ -64,8 +65,8 @@ class Plan:
             question.neighbours,
             question.accountant,
             question.unit,
-            question.epsilon,
-            contribution,
+            target=question.epsilon,
+            contribution=contribution,
         )
 
     @classmethod
@@ -135,7 +136,7 @@ class Plan:
         found = accountant.guarantee(
             self.schedule, self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit, self.target
         )
-        return replace(found, mechanism=self.contribution.term(found.mechanism))
+        return replace(found, mechanism=self.contribution.term(found.mechanism), owner=self.owner)
 
     def to_json(self) -> dict[str, Any]:
         """All of its fields, for a checkpoint to be compared with."""
