@@ -257,6 +257,8 @@ COMMANDS = {
     "a release of more than the budget": "ledger add test.jsonl --what x --epsilon 100",
     "a function that is not there": "audit mechanism --python none.py:f --first 1 --second 2 --epsilon 1",
     "a command that is not there": "audit mechanism --command none-such --first 1 --second 2 --epsilon 1 --trials 100",
+    "a ledger in a folder": f"{TRAIN} {RUN} --privacy.ledger runs",
+    "lengths below the text's": f"{TRAIN} {RUN} --learning.lengths 2",
     "no settings": "train none.yaml",
     "a verb unknown": "trian",
     "two files of settings": "train a.yaml b.yaml",
@@ -266,3 +268,46 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_does_not_go_together_is_refused(home, name):
     refuse_all(home, [Bad(name, tuple(shlex.split(COMMANDS[name])))])
+
+
+GRIDS = {
+    "a list": "[1, 2]",
+    "a text": "text",
+    "an unknown key": "{grids: {}}",
+    "a grid of a list": "{grid: [1, 2]}",
+    "a grid of a text": "{grid: text}",
+    "a grid of numbers": "{grid: {1: [2]}}",
+    "values that are none": "{grid: {privacy.epsilon: 3}}",
+    "no values": "{grid: {privacy.epsilon: []}}",
+    "values of another kind": "{grid: {privacy.epsilon: [[1]]}}",
+    "values out of range": "{grid: {privacy.epsilon: [-1]}}",
+    "an unknown setting": "{grid: {privacy.epsilom: [1]}}",
+    "a setting inside a value": "{settings: {privacy: 3}, grid: {privacy.epsilon: [1]}}",
+    "a setting below a setting": "{grid: {privacy.epsilon.x: [1]}}",
+    "seeds that are null": "{seeds: [null]}",
+    "some seeds that are null": "{seeds: [1, null]}",
+    "seeds that are one": "{seeds: 3}",
+    "seeds that are none": "{seeds: []}",
+    "seeds below zero": "{seeds: [-1]}",
+    "seeds that are text": "{seeds: [a]}",
+    "seeds that are true": "{seeds: [true]}",
+    "one value twice": "{grid: {privacy.epsilon: [1, 1]}}",
+    "one value in two ways": "{grid: {model.start: [a/x, b/x]}}",
+    "one seed twice": "{seeds: [1, 1]}",
+    "more runs than anybody waits for": "{grid: {a: [1,2,3,4,5,6,7,8,9,0], b: [1,2,3,4,5,6,7,8,9,0], c: "
+    "[1,2,3,4,5,6,7,8,9,0], d: [1,2,3,4,5,6,7,8,9,0], e: [1,2]}}",
+    "several that do not fit": "{grid: {'privacy.epsilon, privacy.delta': [[1]]}}",
+    "settings that are a number": "{settings: 3}",
+    "settings that are numbers": "{settings: [3]}",
+    "settings in no file": "{settings: none.yaml}",
+    "settings in themselves": "{settings: [settings.yaml]}",
+    "settings in a folder": "{settings: ..}",
+    "a task unknown": "{settings: {task: tanslation}}",
+    "a name too long": "{grid: {data.text: [" + "x" * 300 + "]}}",
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_grid_of_the_wrong_shape_is_refused(home, name):
+    files = {"bad/settings.yaml": GRIDS[name].encode()}
+    refuse_all(home, [Bad(name, ("sweep", "bad/settings.yaml", "--dry-run"), files, says="bad/")])

@@ -1,6 +1,8 @@
 """`dpnlp sweep`: a grid of runs from one file, ending in a table and a plot."""
 
+import copy
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -14,13 +16,17 @@ from typing import Any, ClassVar
 import yaml
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import from_dict, nearest, option, to_dict, warn
+from dpnlp.cli.config import from_dict, nearest, option, shown, to_dict, warn
+from dpnlp.cli.places import PICTURES, check_file
 from dpnlp.cli.ranges import FEW
 from dpnlp.cli.report import Report
 from dpnlp.cli.rewrite import Rewrite
 from dpnlp.cli.settings import read_settings
 from dpnlp.cli.tasks import USUAL, verb_of
 from dpnlp.cli.train import Train
+
+MOST = 10_000
+"""The most runs of one grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,7 @@ class Sweep:
 
     def run(self) -> None:
         """Makes the runs, and compares them on stdout."""
+        check_file("--plot", self.plot, endings=PICTURES)
         folder = self.runs or Path("runs") / self.file.stem
         grid = named_as_tuned(list(planned(self.file, folder)))
         waiting = [one for one in grid if not one.finished]
@@ -79,23 +86,54 @@ def _private_data(asked: Train | Rewrite) -> dict[str, Any]:
 
 
 def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:
-    """The runs of a grid, each with a name that says where in the grid it is."""
+    """The runs of a grid, each with a name of its own that says where in the grid it is."""
     asked, known = read_settings(str(file)), ("settings", "grid", "seeds")
     for key in asked:
         if key not in known:
             raise BadInput(f"{key} in {file}: unknown key; the nearest known one is {nearest(str(key), known)}.")
-    grid, seeds = asked.get("grid") or {}, asked.get("seeds") or [None]
-    for name, values in (*grid.items(), ("seeds", seeds)):
-        if not isinstance(values, list) or not values:
-            raise BadInput(f"{name} in {file}: it must be a list of values; write [a, b].")
-    axes = [_axis(file, name, values) for name, values in (*grid.items(), ("privacy.seed", seeds))]
-    for start, settings in _starts(file, asked.get("settings") or {}):
+    grid = asked.get("grid") or {}
+    if not isinstance(grid, Mapping) or not all(isinstance(name, str) for name in grid):
+        raise BadInput(f"grid in {file}: it must hold settings, each with a list of values; write NAME: [a, b].")
+    axes = [_axis(file, name, _values(file, name, values)) for name, values in grid.items()]
+    axes.append(_axis(file, "privacy.seed", _seeds(file, asked)))
+    starts = list(_starts(file, asked.get("settings") or {}))
+    if (count := len(starts) * math.prod(map(len, axes))) > MOST:
+        raise BadInput(f"{file}: its grid has {count:,} runs; ask for at most {MOST:,} at once.")
+    seen = set()
+    for start, settings in starts:
         for places in itertools.product(*axes):
             chosen = {name: value for place in places for name, value in place.items()}
             words = (_word(name, value) for name, value in chosen.items() if value is not None)
-            whole = {**_nested(settings, chosen), "name": "-".join(filter(None, (start, *words))) or "run"}
-            kind = Rewrite if "rewriter" in whole else verb_of("Train", str(whole.get("task", USUAL)))
-            yield replace(from_dict(kind, whole), runs=folder)
+            name = "-".join(filter(None, (start, *words))) or "run"
+            if name in seen:
+                raise BadInput(f"{file}: two of its runs would be named {name}; leave one of the equal values out.")
+            seen.add(name)
+            yield replace(_run(file, {**_nested(file, settings, chosen), "name": name}), runs=folder)
+
+
+def _run(file: Path, whole: Mapping[str, Any]) -> Train | Rewrite:
+    try:
+        kind = Rewrite if "rewriter" in whole else verb_of("Train", str(whole.get("task", USUAL)))
+        run: Train | Rewrite = from_dict(kind, whole)
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    return run
+
+
+def _values(file: Path, name: str, values: Any) -> list[Any]:
+    if not isinstance(values, list) or not values:
+        raise BadInput(f"{name} in {file}: it must be a list of values; write [a, b].")
+    return values
+
+
+def _seeds(file: Path, asked: Mapping[Any, Any]) -> list[Any]:
+    """The seeds, or none for noise that nobody can repeat."""
+    if asked.get("seeds") is None:
+        return [None]
+    seeds = _values(file, "seeds", asked["seeds"])
+    if any(seed is None for seed in seeds):
+        raise BadInput(f"seeds in {file}: one of them is null; give whole numbers, or leave seeds out to have none.")
+    return seeds
 
 
 def _axis(file: Path, name: str, values: list[Any]) -> list[dict[str, Any]]:
@@ -111,23 +149,26 @@ def _axis(file: Path, name: str, values: list[Any]) -> list[dict[str, Any]]:
 
 def _starts(file: Path, settings: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     """The settings that the grid starts from, and what tells them apart where there are several."""
-    if isinstance(settings, list):
-        for name in settings:
-            yield Path(str(name)).stem, read_settings(str(file.parent / str(name)))
+    if isinstance(settings, Mapping):
+        yield "", settings
     elif isinstance(settings, str):
         yield "", read_settings(str(file.parent / settings))
+    elif isinstance(settings, list) and all(isinstance(name, str) for name in settings):
+        yield from ((Path(name).stem, read_settings(str(file.parent / name))) for name in settings)
     else:
-        yield "", settings
+        raise BadInput(f"settings in {file}: they must be settings of a run, or names of files that have them.")
 
 
-def _nested(settings: Mapping[Any, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _nested(file: Path, settings: Mapping[Any, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with some of them, by dotted name, replaced."""
-    whole = {key: dict(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
+    whole = copy.deepcopy(dict(settings))
     for name, value in chosen.items():
         *above, own = name.split(".")
         place = whole
         for part in above:
             place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise BadInput(f"{name} in {file}: {part} holds no settings, but {shown(place)}; name another.")
         place[own] = value
     return whole
 
