@@ -145,29 +145,28 @@ def train(
     record = _fresh(plan, secret, bool(diagnose), bool(charge), run)
     checkpoints = Checkpoints(folder) if folder else None
     begun = checkpoints is not None and checkpoints.last is not None
-    if checkpoints and begun:
-        if not resume:
-            raise BadInput(f"folder = {folder}: there is a run in it already; resume it, or choose another folder.")
-        done, state, record = checkpoints.load(state, record.plan)
-    guarantee = plan.guarantee(record.secret.kind, *diagnostics, *chosen)
-    lots = Lots(plan.schedule, record.secret)
-    people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
-    _refuse_other_data(plan, data, people)
-    _refuse_other_releases(plan, aggregate)
-    layout = options.layout(data, plan)
-    _refuse_mixing(loss, parts, data, layout)
-
-    # The run has its id before it is charged, and is charged before it releases anything: no crash hides its cost, and
-    # none makes it pay twice.
-    if checkpoints and not begun:
-        checkpoints.save(0, state, record)
-    if charge and jax.process_index() == 0:
-        try:
+    try:
+        if checkpoints and begun:
+            if not resume:
+                raise BadInput(f"folder = {folder}: there is a run in it already; resume it, or choose another folder.")
+            done, state, record = checkpoints.load(state, record.plan)
+        guarantee = plan.guarantee(record.secret.kind, *diagnostics, *chosen)
+        lots = Lots(plan.schedule, record.secret)
+        people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
+        _refuse_other_data(plan, data, people)
+        _refuse_other_releases(plan, aggregate)
+        layout = options.layout(data, plan)
+        _refuse_mixing(loss, parts, data, layout)
+        # The run has its id before it is charged, and is charged before it releases anything: no crash hides its cost,
+        # and none makes it pay twice.
+        if checkpoints and not begun:
+            checkpoints.save(0, state, record)
+        if charge and jax.process_index() == 0:
             charge.enter(Release.now(record.run, charge.what, plan.event, plan.unit, plan.adjacency, plan.owner))
-        except BadInput:
-            if checkpoints and not begun:
-                checkpoints.remove()
-            raise
+    except BadInput:
+        if checkpoints and not begun:
+            checkpoints.remove()
+        raise
 
     if aggregate:
         data = aggregate(record.secret)
