@@ -53,6 +53,7 @@ def _filled(home):
     encoder(home / "start", layers=1)
     write_labelled(home / "notes.jsonl", labelled(24, 1))
     write_labelled(home / "test.jsonl", labelled(6, 2))
+    write_labelled(home / "counted.jsonl", labelled(6, 3))
     rng = np.random.default_rng(0)
     vectors = (" ".join([word, *(f"{number:.3f}" for number in rng.normal(size=4))]) for word in WORDS)
     (home / "glove.txt").write_text("".join(f"{line}\n" for line in vectors))
@@ -62,8 +63,8 @@ def _filled(home):
         "pretrain --method words --output words --vectors glove.txt",
         "pretrain --method echo --output echo --data.train bank.txt --data.public --model.encoder start",
         "rewrite --name rewritten --rewriter echo --data.train notes.jsonl --privacy.epsilon 3",
-        "ledger budget test.jsonl --epsilon 5 --delta 1e-6",
-        "ledger add test.jsonl --what counts --epsilon 1",
+        "ledger budget counted.jsonl --epsilon 5 --delta 1e-6",
+        "ledger add counted.jsonl --what counts --epsilon 1",
     ):
         code, _, err = run(shlex.split(line))
         assert code == 0, err
@@ -255,10 +256,10 @@ COMMANDS = {
     "no noise and a finite epsilon": f"{TRAIN} {RUN} --privacy.noise-multiplier 1e-9",
     "more than one answer": "account --examples 100 --lot-size 10 --steps 5 --delta 1e-5",
     "nothing to answer": "account --examples 100 --lot-size 10 --steps 5 --delta 1e-5 --epsilon 1 --noise-multiplier 1",
-    "an event that is none": "ledger add test.jsonl --what x --event '[1]'",
-    "an event of nan": """ledger add test.jsonl --what x --event '{"event": "gaussian", "noise_multiplier": NaN}'""",
-    "an event that is deep": f"ledger add test.jsonl --what x --event '{'[' * 5000}'",
-    "a release of more than the budget": "ledger add test.jsonl --what x --epsilon 100",
+    "an event that is none": "ledger add counted.jsonl --what x --event '[1]'",
+    "an event of nan": """ledger add counted.jsonl --what x --event '{"event": "gaussian", "noise_multiplier": NaN}'""",
+    "an event that is deep": f"ledger add counted.jsonl --what x --event '{'[' * 5000}'",
+    "a release of more than the budget": "ledger add counted.jsonl --what x --epsilon 100",
     "a function that is not there": "audit mechanism --python none.py:f --first 1 --second 2 --epsilon 1",
     "a command that is not there": "audit mechanism --command none-such --first 1 --second 2 --epsilon 1 --trials 100",
     "lengths below the text's": f"{TRAIN} {RUN} --learning.lengths 2",
@@ -314,3 +315,78 @@ GRIDS = {
 def test_a_grid_of_the_wrong_shape_is_refused(home, name):
     files = {"bad/settings.yaml": GRIDS[name].encode()}
     refuse_all(home, [Bad(name, ("sweep", "bad/settings.yaml", "--dry-run"), files, says="bad/")])
+
+
+LINES = {
+    "nothing": b"",
+    "blank lines": b"\n\n\n",
+    "no JSON": b"text\n",
+    "half a line": b'{"text": "a", "label": "x"}\n{"text": "b", "la',
+    "a list a line": b"[1, 2]\n",
+    "numbers": b"1\n2\n",
+    "null": b"null\n",
+    "no column": b'{"words": "a"}\n',
+    "null for a text": b'{"text": null, "label": "x"}\n',
+    "a number for a text": b'{"text": 3, "label": "x"}\n',
+    "a list for a text": b'{"text": ["a"], "label": "x"}\n',
+    "an object for a label": b'{"text": "a", "label": {"x": 1}}\n',
+    "a list for a label": b'{"text": "a", "label": [1]}\n',
+    "NaN for a label": b'{"text": "a", "label": NaN}\n',
+    "half a character": b'{"text": "\\ud800", "label": "x"}\n' * 9,
+    "no UTF-8": b'{"text": "\xff", "label": "x"}\n',
+    "UTF-16": '{"text": "a", "label": "x"}\n'.encode("utf-16"),
+    "zeros": bytes(100),
+    "a deep line": b'{"text": ' + b"[" * 10**5 + b"\n",
+    "a long number": b'{"text": "a", "label": ' + b"9" * 5000 + b"}\n",
+    "a deep array": b"[" * 10**5,
+    "an array that does not end": b'[{"text": "a", "label": "x"}',
+    "an array and more": b'[{"text": "a", "label": "x"}] more',
+    "one label": b'{"text": "a", "label": "x"}\n' * 20,
+}
+TABLES = {
+    "nothing": b"",
+    "a header": b"text,label\n",
+    "no header": b"1,2\n3,4\n",
+    "a column twice": b"text,text\na,b\n",
+    "a quote that does not end": b'text,label\n"a,b\n',
+    "another count": b"text,label\na,b,c\n",
+    "a huge field": b"text,label\n" + b"a" * 10**6 + b",x\n",
+    "a zero": b"text,label\n\0,x\n",
+}
+PACKED = {
+    "a.jsonl.gz": b"no gzip",
+    "b.jsonl.gz": b"\x1f\x8b\x08\x00" + bytes(20),
+    "c.jsonl.xz": b"\xfd7zXZ\x00",
+    "d.parquet": b"PAR1" + bytes(40) + b"PAR1",
+    "e.parquet": b"",
+    "f.tsv": b"text\tlabel\na\n",
+    "g.unknown": b"a",
+}
+FILES = {
+    **{f"{name}.jsonl": content for name, content in LINES.items()},
+    **{f"{name}.csv": content for name, content in TABLES.items()},
+    **PACKED,
+}
+READERS = (
+    f"train {TRAIN.partition(' ')[2].replace('notes.jsonl', '{}')} {RUN}",
+    REWRITE + " --data.train {} --data.label label --data.labels x y",
+    "evaluate runs/run --data.test {}",
+    "vocabulary --output new --data.train {} --privacy.epsilon 1 --data.owner label --privacy.delta 1e-3",
+    "pretrain --method echo --output new --data.train {} --data.public --model.encoder start",
+)
+
+
+def unreadable():
+    """Data that no verb reads, for each verb that reads some."""
+    for name, content in FILES.items():
+        place = f"bad/{name.replace(' ', '-')}"
+        for line in READERS:
+            if line.startswith("vocabulary") and name in ("one label.jsonl", "a zero.csv"):
+                continue  # They can be read, and that no word comes out of them is known only once it is paid for.
+            words = tuple(shlex.split(line.format(place)))
+            yield Bad(f"{words[0]} {name}", words, {place: content}, may_pass=True)
+
+
+def test_data_that_nobody_can_read_are_refused(home):
+    cases = list(unreadable())
+    refuse_all(home, cases if THOROUGH else sample(cases, 60))
