@@ -106,6 +106,7 @@ class Exposure(StrEnum):
     LABELS = "labels"
     LENGTH = "length"
     MORE_TEXTS = "more-texts"
+    NAMES = "names"
     ORIGIN = "origin"
     PRETRAINING = "pretraining"
     TUNING = "tuning"
@@ -125,6 +126,8 @@ class Exposure(StrEnum):
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
             Exposure.MORE_TEXTS: "That nobody has more texts than are counted here was assumed; nobody looked.",
+            Exposure.NAMES: "A node is put into a subgraph by its name, which is taken as known: it is exchanged for "
+            "one of the same name. Exchanged for one of another name it counts as two nodes.",
             Exposure.ORIGIN: "Nothing is known of the data behind a model, tokenizer or encoder that went into this.",
             Exposure.PRETRAINING: "The model was pre-trained on the private data before the noise was added.",
             Exposure.TUNING: "Several settings were tried on the private data; this ε does not count the other trials.",

@@ -145,6 +145,8 @@ def test_law_11_the_statement_names_the_unit_the_neighbours_and_who_is_not_cover
     expected = "exchanged for any other" if replaced else "not in the data, or one more were in it"
     assert f"any one {UNITS[name]} were {expected}" in statement
     assert (Exposure.HUBS in found.not_covered) == (name in ("neighbours", "sums"))
+    assert (Exposure.NAMES in found.not_covered) == (name == "splits")
+    assert ("Exchanged for one of another name it counts as two nodes." in statement) == (name == "splits")
     assert ("more edges than the mechanism's bound" in statement) == (name in ("neighbours", "sums"))
     assert (Exposure.CLASSES in found.not_covered) == (name in ("alone", "sums"))  # as the start of the other has it
     page = (run / "report.html").read_text()

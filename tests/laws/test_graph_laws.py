@@ -116,6 +116,19 @@ def test_law_11_a_smaller_claim_would_not_hold(way):
     assert moved(FLAT, *records) == pytest.approx(claimed(planned(**WAYS[way][0])), rel=1e-2)
 
 
+def test_law_11_a_node_that_is_exchanged_for_one_of_another_name_is_two_nodes():
+    """It moves two subgraphs, by twice what is accounted for, as the statement says of names."""
+    alone = World(dict.fromkeys("abcdefgh", (1.0, 0.0, 0.0)), dict.fromkeys("abcdefgh", 0), frozenset())
+    of = WAYS["node in subgraphs"][1]
+    most = claimed(planned(**WAYS["node in subgraphs"][0]))
+    most_moved = 0.0
+    for other in map(str, range(12)):
+        one = alone.with_node("x", (1000.0, 0.0, 0.0), 0, ())
+        two = alone.with_node(other, (-1000.0, 0.0, 0.0), 0, ())
+        most_moved = max(most_moved, moved(FLAT, of(one.graph()), of(two.graph())))
+    assert most * 0.9 < most_moved <= 2 * most * (1 + 1e-5)
+
+
 @pytest.mark.parametrize("edges", [1, 9])
 def test_law_11_noise_on_sums_over_neighbours_is_measured_by_what_a_node_moves(edges):
     plan = planned(aggregations=2, edges=edges)

@@ -7,7 +7,9 @@ import statistics
 
 import pytest
 
+from dpnlp.accounting import pld
 from dpnlp.accounting.subsampling import Sampling
+from dpnlp.events import Composed
 from dpnlp.runs.privacy import Privacy
 from dpnlp.runs.tables import Table, cost, scores, settings
 
@@ -21,7 +23,13 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row(tmp_path):
     assert only.scores["bleu"].mean == pytest.approx(sum(bleus.values()) / 3)
     assert only.scores["bleu"].std == pytest.approx(statistics.stdev(bleus.values()))
     assert (only.epsilon, only.runs) == (4.0, tuple(runs))
-    assert Table.of(runs).cells() == [["4", "3", "29.58 ± 2.16", "49.58 ± 2.16"]]
+    assert 4.0 < only.together < 12.0
+    together = Composed(tuple(run.privacy.own.event for run in runs))
+    assert only.together == pytest.approx(pld.epsilon(together, DELTA, runs[0].guarantee.adjacency), rel=1e-3)
+    table = Table.of(runs)
+    assert table.columns[:3] == ["ε", "runs", "ε together"]
+    assert table.cells() == [["4", "3", cost(only.together), "29.58 ± 2.16", "49.58 ± 2.16"]]
+    assert "ε is that of one run." in " ".join(table.notes)
 
 
 def test_one_run_has_no_deviation(tmp_path):

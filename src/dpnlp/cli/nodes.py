@@ -96,6 +96,7 @@ class NodesJob(Job):
         if asked.privacy.aggregations:
             self.aggregate = self._aggregated
         bounded = [Exposure.HUBS] if asked.privacy.bounded else []
+        bounded += [Exposure.NAMES] if asked.privacy.splits and asked.privacy.unit == "node" else []
         occurring = [] if corpus.public_classes else [Exposure.CLASSES]
         self.exposures = (*occurring, *bounded) if private else ()
 

@@ -9,10 +9,12 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dpnlp.guarantee import round_up
 from dpnlp.runs.folder import Run
+from dpnlp.runs.privacy import composed, united
 
 LABELS = {
     "bleu": "BLEU",
@@ -144,6 +146,13 @@ class Row:
     scores: Mapping[str, Spread]
     runs: tuple[Run, ...]
 
+    @cached_property
+    def together(self) -> float:
+        """The ε of all its runs composed: what the figures of the row cost where they learned from one data set."""
+        if len(self.runs) == 1:
+            return self.epsilon
+        return composed(united(*(run.privacy.origins for run in self.runs))).epsilon
+
 
 @dataclass(frozen=True)
 class Table:
@@ -172,8 +181,13 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """The heads: what differs, ε, how many runs, the scores."""
-        return [*self._settings, "ε", "runs", *map(label, self.scores)]
+        """The heads: what differs, ε of one run, how many runs, what several cost together, the scores."""
+        return [*self._settings, "ε", "runs", *(["ε together"] if self._averages else []), *map(label, self.scores)]
+
+    @property
+    def _averages(self) -> bool:
+        """Whether a row has more than one run."""
+        return any(len(row.runs) > 1 for row in self.rows)
 
     @property
     def _settings(self) -> list[str]:
@@ -186,6 +200,7 @@ class Table:
                 *row.settings.values(),
                 cost(row.epsilon),
                 str(len(row.runs)),
+                *([cost(row.together)] if self._averages else []),
                 *(str(row.scores[name]) if name in row.scores else "–" for name in self.scores),
             ]
             for row in self.rows
@@ -202,11 +217,11 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         parts = [part for name in self.scores for part in (name, f"{name}_std")]
-        writer.writerow([*self._settings, "epsilon", "runs", *parts])
+        writer.writerow([*self._settings, "epsilon", "runs", "epsilon_together", *parts])
         for row in self.rows:
             spreads = [row.scores.get(name) for name in self.scores]
             figures = [figure for spread in spreads for figure in ((spread.mean, spread.std) if spread else ("", ""))]
-            writer.writerow([*row.settings.values(), row.epsilon, len(row.runs), *figures])
+            writer.writerow([*row.settings.values(), row.epsilon, len(row.runs), row.together, *figures])
         return out.getvalue()
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -215,6 +230,7 @@ class Table:
             {
                 "settings": dict(row.settings),
                 "epsilon": row.epsilon,
+                "epsilon_together": row.together,
                 "runs": [run.name for run in row.runs],
                 "scores": {name: {"mean": s.mean, "std": s.std, "count": s.count} for name, s in row.scores.items()},
             }
@@ -266,6 +282,8 @@ def _notes(groups: Mapping[Any, Sequence[Run]]) -> tuple[str, ...]:
     private = [run.guarantee for run in members if run.guarantee.is_private]
     finals = [final for final in map(_final, members) if final]
     notes = []
+    if any(len(of_group) > 1 and of_group[0].guarantee.is_private for of_group in groups.values()):
+        notes.append("ε is that of one run. Whoever sees all runs of a row has seen them together.")
     kinds = {(promised.unit, promised.adjacency, promised.delta) for promised in private}
     if len(kinds) == 1:
         notes.append("ε is for one {}, under {}, at δ = {:g}.".format(*kinds.pop()))

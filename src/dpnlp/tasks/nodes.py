@@ -6,8 +6,9 @@ ways to make records of a graph stand for three promises:
 `whole`            One record. To take it away moves the sum by at most C: the graph is what is protected.
 `subgraphs`        Each node draws one of s groups by itself; edges between groups are cut. A node that is added, taken
                    away or exchanged changes the gradient of its group and of no other: from one vector within C to
-                   another, by at most 2C. What a node is exchanged for takes over its name, and with it its group. A
-                   whole subgraph that is added or taken away moves the sum by at most C.
+                   another, by at most 2C. What a node is exchanged for takes over its name, and with it its group: one
+                   of another name counts as two nodes, one that goes and one that comes, and moves the sum by up to
+                   4C. A whole subgraph that is added or taken away moves the sum by at most C.
 `neighbourhoods`   A record for each node, with some of its neighbours. A node is in its own record and in those of
                    its neighbours. With D edges it has a part in D + 1 records: when it is added or taken away, its own
                    comes or goes, and up to D others change by at most 2C each. Without neighbours only its own does,
