@@ -66,24 +66,23 @@ def test_it_is_kept_under_the_id_of_the_run_for_its_owner_alone():
     for place in (home(), home() / "learned", *(home() / "learned").iterdir()):
         assert stat.S_IMODE(place.stat().st_mode) & 0o077 == 0
     for run, kept in {"00ff": first, "11ff": second}.items():
-        found = Learned.recall([run])
+        found = Learned.recall(run)
         assert np.array_equal(found.seen.records.numbers, kept.seen.records.numbers)
         assert np.array_equal(found.seen.texts.numbers, kept.seen.texts.numbers)
-    both = Learned.recall(["00ff", "11ff"])
+    both = Learned.recall("00ff") | Learned.recall("11ff")
     assert [both.has(Text(text, None)) for text in "abcde"] == [True] * 4 + [False]
-    assert Learned.recall(["00ff", "22ff"]) is None
     forget("00ff")
-    assert Learned.recall(["00ff"]) is None
+    assert Learned.recall("00ff") is None
 
 
 @pytest.mark.parametrize("run", ["../key", "", "a/b", "."])
 def test_an_id_is_no_path(run):
     with pytest.raises(BadInput, match="the id of a run"):
-        Learned.recall([run])
+        Learned.recall(run)
 
 
 def test_a_damaged_memory_is_refused():
     Learned.of([Text("a", None)]).keep("33ff")
     (home() / "learned" / "33ff.npz").write_bytes(b"PK")
     with pytest.raises(BadInput, match="cannot be read"):
-        Learned.recall(["33ff"])
+        Learned.recall("33ff")

@@ -6,6 +6,8 @@ import io
 import json
 import lzma
 import random
+import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -42,7 +44,7 @@ def as_csv(some):
     return file.getvalue()
 
 
-PRIVATE, FRESH = rows("zq", 12), rows("new", 4)
+PRIVATE, FRESH = rows("zq", 40), rows("new", 12)
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +151,152 @@ def test_training_texts_as_validation_texts_beside_a_share_that_is_kept_apart(ho
     shown = written(home / "runs" / "share" / "predictions")
     assert not [record for record in most if record.text in shown]
     assert all(record.text in shown for record in few)
+
+
+# A finished run
+
+
+@pytest.fixture(scope="module")
+def finished(home):
+    """A private run that kept a share of its file apart, and the texts that it was trained on."""
+    flags = "--data.train private.jsonl --data.held-out 0.4 --data.owner who --privacy.epsilon 8"
+    code, _, err = run(home, f"{TRAIN} --name done {flags}")
+    assert code == 0, err
+    lines = (home / "runs" / "done" / "predictions" / "test.jsonl").read_text().splitlines()
+    kept = {json.loads(line)["source"] for line in lines}
+    learned = [row["text"] for row in PRIVATE if row["text"] not in kept]
+    assert len(kept) >= 10
+    assert len(learned) >= 10
+    (home / "link").symlink_to("runs/done")
+    shutil.copytree(home / "runs" / "done", home / "copy")
+    shutil.copytree(home / "runs" / "done" / "model", home / "model")
+    shutil.copytree(home / "runs" / "done" / "model", home / "bare")
+    for path in (home / "bare").rglob("provenance.json"):
+        path.unlink()
+    return learned
+
+
+MODELS = ("runs/done", "./runs/../runs/done/.", "link", "copy", "model", "bare", "runs/done/model")
+FLAGS = (
+    "--data.train private.jsonl --data.held-out 0.9",
+    "--data.train private.jsonl --data.held-out 0.9 --data.owner id",
+    "--data.train private.jsonl --data.held-out 0.99 --data.label who --data.labels",
+    "--data.train shuffled.jsonl --data.held-out 0.9",
+    "--data.test private.jsonl",
+    "--data.validation packed.jsonl.gz",
+    "--data.test private.jsonl --data.pair id",
+    "--data.test private.jsonl --data.text id --data.pair text",
+)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("flags", FLAGS)
+def test_no_model_is_scored_on_what_it_learned_from(home, finished, model, flags, report):
+    """Whatever it is called, wherever it was copied to, and however its data are read."""
+    code, out, err = run(home, f"evaluate {model} --task classification {flags} --output answers.jsonl")
+    path = home / "answers.jsonl"
+    answers = path.read_text() if path.exists() else ""
+    path.unlink(missing_ok=True)
+    assert code in (0, 2), err
+    if code == 2:
+        assert "all its records are trained on" in err or "labels" in err or "held_out" in err, err
+    found = [text for text in finished if text.split()[0] in answers + out]
+    report(f"training texts that {model} is scored on by {flags}", 0, len(found))
+
+
+def test_a_share_of_nine_tenths_was_scored_and_now_only_what_was_kept_is(home, finished):
+    line = "evaluate runs/done --data.held-out 0.9 --output answers.jsonl --json"
+    code, _, err = run(home, line)
+    assert code == 0, err
+    assert "records that are trained on are left out" in err
+    answers = [json.loads(line)["source"] for line in (home / "answers.jsonl").read_text().splitlines()]
+    (home / "answers.jsonl").unlink()
+    assert not {*answers} & {*finished}
+
+
+def test_what_is_not_remembered_is_read_again(home, finished, monkeypatch, tmp_path):
+    """Another home, as on another machine, remembers nothing; the run still names its files."""
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "stranger"))
+    code, _, err = run(home, "evaluate runs/done --data.held-out 0.9 --output answers.jsonl")
+    assert code == 0, err
+    assert not [text for text in finished if text in (home / "answers.jsonl").read_text()]
+    (home / "answers.jsonl").unlink()
+    code, _, err = run(home, "evaluate bare --task classification --data.test fresh.jsonl")
+    assert code == 0, err
+
+
+def test_scores_on_training_data_are_asked_for_by_name_and_lie_apart(home, finished):
+    code, out, err = run(home, "evaluate runs/done --on-training-data --output answers.jsonl --json")
+    assert code == 0, err
+    assert "not covered by the guarantee" in json.loads(out)["not_covered"]
+    path = home / "runs" / "done" / "not-covered" / "answers.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {line["source"] for line in lines} == {*finished}
+    assert all("not covered by the guarantee" in line["not_covered"] for line in lines)
+    assert stat.S_IMODE(path.stat().st_mode) & 0o077 == stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
+    code, out, _ = run(home, "evaluate runs/done --on-training-data")
+    assert code == 0
+    assert "not covered by the guarantee" in out
+    for place in ("runs/done/answers.jsonl", "/tmp/answers.jsonl", "runs/done/not-covered/../answers.jsonl"):
+        code, _, err = run(home, f"evaluate runs/done --on-training-data --output {place}")
+        assert code == 2
+        assert "give a file name alone" in err
+    code, _, err = run(home, "evaluate model --task classification --on-training-data --data.train private.jsonl")
+    assert code == 2, err
+
+
+def test_a_run_that_goes_on_from_another_is_not_scored_on_what_that_one_learned_from(home, finished, report):
+    flags = "--data.train fresh.jsonl --data.test private.jsonl --privacy.epsilon 8"
+    for name, start in {"further": "runs/done", "again": "bare"}.items():
+        code, _, err = run(home, f"{TRAIN} --name {name} {flags} --model.start {start}")
+        assert code == 0, err
+        answers = (home / "runs" / name / "predictions" / "test.jsonl").read_text()
+        found = [text for text in finished if text in answers]
+        report(f"texts of an earlier run that a run from {start} is scored on", 0, len(found))
+
+
+def test_an_audit_takes_no_training_record_for_another_one(home, finished):
+    """Members that are taken for others hide what a model gives away of them."""
+    (home / "members.jsonl").write_text(as_json([row for row in PRIVATE[::-1] if row["text"] in finished]))
+    code, _, err = run(home, "audit runs/done --attacks membership --records 10 --others members.jsonl")
+    assert code == 2
+    assert "others: all its records are trained on" in err
+    for disguise in ("shuffled.jsonl", "packed.jsonl.gz", "relabelled.jsonl"):
+        code, out, err = run(home, f"audit runs/done --attacks membership --records 40 --others {disguise} --json")
+        assert code == 0, err
+        assert "others: records that are trained on are left out" in err
+        assert json.loads(out)["membership"]["others"] == len(PRIVATE) - len(finished)
+
+
+def test_an_audit_compares_with_no_model_that_has_learned_from_the_records(home, finished):
+    flags = "--data.train shuffled.jsonl --data.test fresh.jsonl --privacy.epsilon inf"
+    code, _, err = run(home, f"{TRAIN} --name knowing {flags}")
+    assert code == 0, err
+    code, _, err = run(home, "audit runs/done --attacks membership --records 10 --reference runs/knowing")
+    assert code == 2
+    assert "reference = runs/knowing: it has learned from some of the records itself" in err
+
+
+def test_an_audit_of_a_run_whose_settings_were_changed_is_refused(home, finished):
+    """With another share kept apart, texts that it was trained on would be its test data."""
+    shutil.copytree(home / "runs" / "done", home / "edited")
+    settings = home / "edited" / "config.yaml"
+    settings.write_text(settings.read_text().replace("held_out: 0.4", "held_out: 0.7"))
+    code, _, err = run(home, "audit edited --attacks membership --records 10")
+    assert code == 2, err
+
+
+def test_a_run_goes_on_with_the_records_that_it_began_with(home, monkeypatch):
+    from dpnlp.cli import training
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    flags = "--data.train private.jsonl --data.held-out 0.4 --data.owner who --privacy.epsilon 8"
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Training, "_finish", killed)
+        assert run(home, f"{TRAIN} --name stopped {flags} --keep-checkpoints")[0] == 130
+    for change in ("--data.owner id", "--data.held-out 0.6", "--data.train shuffled.jsonl --data.held-out 0.2"):
+        code, _, err = run(home, f"train runs/stopped/config.yaml --resume {change}")
+        assert code == 2
+        assert "are not those that the run began with" in err

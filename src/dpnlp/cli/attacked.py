@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from dpnlp.accounting.ledger import Ledger
 from dpnlp.audit.units import Units, numbered, units
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import warn
+from dpnlp.cli.splits import apart, remembered
 from dpnlp.guarantee import Unit
 from dpnlp.runs.folder import Run
 from dpnlp.runs.provenance import Door
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dpnlp.audit.membership import Scores
     from dpnlp.cli.train import TrainTexts
     from dpnlp.data.cache import Examples
+    from dpnlp.data.learned import Learned
 
 
 class Attacked(ABC):
@@ -31,7 +34,8 @@ class Attacked(ABC):
 
     def __init__(self, run: Run, asked: "TrainTexts", others: Sequence[str]) -> None:
         self.run, self.asked, self.unit = run, asked, Unit(asked.privacy.unit)
-        self.task = self.opened(str(run.path))
+        self.door = Door()
+        self.task = self.opened(str(run.path), self.door)
         self.training, self.others = self._records(others)
 
     @property
@@ -42,7 +46,7 @@ class Attacked(ABC):
     # The models
 
     @abstractmethod
-    def opened(self, model: str) -> Any:
+    def opened(self, model: str, door: Door) -> Any:
         """The task with a model, which reads texts as the run does."""
 
     @property
@@ -56,14 +60,22 @@ class Attacked(ABC):
         None where there is none.
         """
         if named is not None:
-            return self.opened(named)
+            return self._unlearned("reference", named)
         if self.started_from is None:
             return None
         try:
-            return self.opened(self.started_from)
+            return self._unlearned("model.start", self.started_from)
         except BadInput as error:
-            warn(f"what the run started from cannot be opened, so that nothing is compared with it: {error}")
+            warn(f"nothing is compared with what the run started from: {error}")
             return None
+
+    def _unlearned(self, what: str, model: str) -> Any:
+        """The task with a model, which has learned from none of the records."""
+        door = Door()
+        task, learned = self.opened(model, door), remembered(door)
+        if any(map(learned.has, chain(self.training, self.others))):
+            raise BadInput(f"{what} = {model}: it has learned from some of the records itself; give another model.")
+        return task
 
     # The records
 
@@ -79,13 +91,27 @@ class Attacked(ABC):
         except BadInput as error:
             raise BadInput(f"{self.run.path}: what it learned from is not there as it was: {error}") from None
         self._refuse_another_number(training)
+        learned = self._learned(training)
         if others:
             named = {"train": (), "validation": (), "test": tuple(others), "corpus": None, "held_out": 0.0}
             splits = replace(data, **named).splits()
         outside = [record for split in (splits.test, splits.validation) if split for record in split]
         if not outside:
             raise BadInput("others is not given: the run has no test data; name a file of records it has not seen.")
-        return training, [record for record in outside if self._known(record)]
+        what = "others" if others else "data.test"
+        return training, [record for record in apart(what, outside, learned.has) if self._known(record)]
+
+    def _learned(self, training: Sequence[Any]) -> "Learned":
+        """What the run and all behind it learned from, which must be what its data are by now."""
+        from dpnlp.data.learned import Learned
+
+        its, began = Learned.of(training), Learned.recall(self.run.id)
+        if began is not None and began != its:
+            raise BadInput(
+                f"{self.run.path}: what its settings name as training data is not what it learned from; put back the "
+                "files and the settings."
+            )
+        return its | remembered(self.door)
 
     def _known(self, record: Any) -> bool:
         """Whether the model knows all labels of a record, which then differs from members in no such thing."""

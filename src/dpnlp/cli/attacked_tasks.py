@@ -70,11 +70,11 @@ class AttackedWriter(Attacked):
 class AttackedTranslation(AttackedWriter):
     """A run that has learned to translate."""
 
-    def opened(self, model: str) -> "Translation":
+    def opened(self, model: str, door: Door) -> "Translation":
         from dpnlp.models.pretrained import load
         from dpnlp.tasks.translation import Translation
 
-        data, pretrained = self.asked.data, Door().open(load, model, computes=self.asked.model.computes, dropout=0.0)
+        data, pretrained = self.asked.data, door.open(load, model, computes=self.asked.model.computes, dropout=0.0)
         return Translation(pretrained, data.longest, data.prefix, data.languages)
 
     def given(self, prefix: int) -> str:
@@ -102,12 +102,12 @@ class AttackedTranslation(AttackedWriter):
 class AttackedModelling(AttackedWriter):
     """A run that has learned what comes next in texts."""
 
-    def opened(self, model: str) -> "Modelling":
+    def opened(self, model: str, door: Door) -> "Modelling":
         from dpnlp.models.pretrained import load_language_model
         from dpnlp.tasks.modelling import Modelling
 
         data, computes = self.asked.data, self.asked.model.computes
-        pretrained = Door().open(load_language_model, model, computes=computes, dropout=0.0)
+        pretrained = door.open(load_language_model, model, computes=computes, dropout=0.0)
         return Modelling(pretrained, data.longest, data.tokens_per_owner)
 
     def examples(
@@ -158,8 +158,8 @@ class AttackedReading(Attacked):
         of_texts = self.asked.task == "classification" and self.training[0].pair is None
         return (*self.ATTACKS, "inversion") if of_texts else self.ATTACKS
 
-    def opened(self, model: str) -> "Reading[Any]":
-        return reading_job.opened(model, self.asked.task, self.asked.model.computes, self.asked.data.longest)
+    def opened(self, model: str, door: Door) -> "Reading[Any]":
+        return reading_job.opened(model, self.asked.task, self.asked.model.computes, self.asked.data.longest, door)
 
     def model_of(self, task: Any) -> Any:
         return task.model
@@ -170,7 +170,7 @@ class AttackedReading(Attacked):
         start = str(self.asked.model.start)
         run = run_of(start)
         learned = run is not None and run.config.get("task") == self.asked.task
-        return start if learned and set(self.opened(start).labels) >= set(self.task.labels) else None
+        return start if learned and set(self.opened(start, Door()).labels) >= set(self.task.labels) else None
 
     def confidences(self, losses: "Scores") -> "Scores":
         from dpnlp.audit.lira import confidence

@@ -39,6 +39,11 @@ class Planted:
         _refuse_too_many(count, job.records)
         self.canaries = Canaries.drawn(count, job.task.tokenizer, _source(asked)) if kept is None else kept
         self._records = [job.task.made_up(canary.words, canary.choices) for canary in self.canaries]
+        if any(map(job.learned.has, self._records)):
+            raise BadInput(
+                f"audit.canaries = {count}: a record that was made up is one of the training records by chance, so "
+                "that nobody can say whether it is in or out; try again, or with a larger vocabulary."
+            )
         chosen = self._put_in
         if chosen:
             job.plant(chosen)

@@ -23,6 +23,7 @@ from dpnlp.cli.translation import TrainTranslation, opened
 from dpnlp.cli.translation_settings import Data, Model, Scoring
 from dpnlp.runs.folder import Run
 from dpnlp.runs.page import page_of_run, page_of_runs
+from dpnlp.runs.provenance import Door
 from dpnlp.runs.tables import scores
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _audited(run: Run, secrets: "Sequence[Secret]") -> "list[tuple[Exposed, bool
     from dpnlp.audit.exposure import exposures
     from dpnlp.tasks.translation import Writing
 
-    task, _ = opened(str(run.path), Data(), "float32")
+    task, _ = opened(str(run.path), Data(), "float32", Door())
     pairs = [secret.pair for secret in secrets]
     found = exposures(pairs, [secret.others(CANDIDATES - 1, SEED) for secret in secrets], task.surprise)
     written = task.translate([pair.source for pair in pairs], Writing(LONGEST))

@@ -15,7 +15,7 @@ from dpnlp.cli.splits import listed
 from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
-from dpnlp.cli.training import Scored, scored_on, whose
+from dpnlp.cli.training import Scored, whose
 from dpnlp.runs.provenance import Door, run_of
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ class EvaluateModelling(Evaluate):
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def scored(self) -> tuple[int, Scored]:
-        task, data = opened(self.model, self.data, self.computes)
-        texts = scored_on(data, self.model)
+        door = Door()
+        task, data = opened(self.model, self.data, self.computes, door)
+        texts = self.records(data, door)
         return len(texts), _scored(task.score(texts, self.scoring.batch))
 
 
@@ -130,7 +131,7 @@ class GenerateModelling(Generate):
     writing: Writing = option(Writing(), help="how a text goes on")
 
     def lines(self) -> Lines:
-        task, _ = opened(self.model, Data(), self.computes)
+        task, _ = opened(self.model, Data(), self.computes, Door())
         how = self.writing.how()
 
         def written(prompts: list[str]) -> list[str]:
@@ -163,14 +164,14 @@ def started(model: Model, longest: int, seed: int, door: Door) -> tuple["Pretrai
     return pretrained, Start(pretrained.model, ADAPTERS)
 
 
-def opened(model: str, given: Data, computes: str) -> tuple["Modelling", Data]:
+def opened(model: str, given: Data, computes: str, door: Door) -> tuple["Modelling", Data]:
     """A model to be used, and the texts for it: those of its run, where it is one of ours, but for what is given."""
     from dpnlp.models.pretrained import load_language_model
     from dpnlp.tasks.modelling import Modelling
 
     run = run_of(model)
     data = changed(data_of(run, "modelling", Data) if run else Data(), given)
-    pretrained = Door().open(load_language_model, model, computes=computes, dropout=0.0)
+    pretrained = door.open(load_language_model, model, computes=computes, dropout=0.0)
     positions = getattr(pretrained.model.config, "positions", data.longest)
     data = data if given.longest != Data().longest else replace(data, longest=min(data.longest, positions))
     return Modelling(pretrained, data.longest, data.tokens_per_owner), data

@@ -14,6 +14,7 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.nodes_settings import Data, Learning, Model, Privacy, Texts
 from dpnlp.cli.places import check_file
 from dpnlp.cli.sections import Scoring, changed
+from dpnlp.cli.splits import apart, learned_by
 from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.streams import written
 from dpnlp.cli.train import Train
@@ -25,6 +26,7 @@ from dpnlp.runs.provenance import Door, run_of
 if TYPE_CHECKING:
     from dpnlp.data.graphs import Graph, GraphCorpus
     from dpnlp.data.identity import Fingerprints, Seen
+    from dpnlp.data.learned import Learned
     from dpnlp.models.pretrained import Network
     from dpnlp.tasks.aggregation import Noise
     from dpnlp.tasks.nodes import GraphRecords
@@ -107,8 +109,8 @@ class NodesJob(Job):
         found = Identity.of_owner().nodes(self.train, self.train.train)
         return Seen(found, found)
 
-    def has_learned(self, node: int) -> bool:
-        return self.learned.has_node(self.train, node)
+    def is_in(self, learned: "Learned", node: int) -> bool:
+        return learned.has_node(self.train, node)
 
     def texts_of(self, records: Sequence[Any]) -> "Fingerprints":
         from dpnlp.data.identity import Identity
@@ -241,17 +243,6 @@ def _refuse_joined(data: Data, otherwise: str) -> None:
         )
 
 
-def _refuse_another_test(own: Data, data: Data) -> None:
-    """Refuses nodes of a private graph that may have been learned from: what is in them would be written out."""
-    same = (own.texts, own.corpus, own.folder) == (data.texts, data.corpus, data.folder)
-    for name in ("held_out", "validation", "split"):
-        if same and (asked := getattr(data, name)) != (kept := getattr(own, name)):
-            raise BadInput(
-                f"data.{name} = {asked}: the run kept other nodes apart, by {kept}, and some of these may be private; "
-                "leave it out, or give another graph."
-            )
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvaluateNodes(Evaluate):
     """Score a network that tells the classes of nodes, on the nodes that its run kept for the test, or on those of
@@ -271,13 +262,29 @@ class EvaluateNodes(Evaluate):
         data = changed(own, self.data, _OTHERS, _SOURCES)
         if run and run.guarantee.is_private:
             _refuse_joined(data, "evaluate a run without privacy")
-            _refuse_another_test(own, data)
-        corpus = data.corpus_of_nodes(door)
+        corpus, network = data.corpus_of_nodes(door), door.open(load_network, self.model)
+        nodes = self._nodes(corpus, door)
+        return len(nodes), scored(network, corpus.graph, nodes, data.joined)
+
+    def _nodes(self, corpus: "GraphCorpus", door: Door) -> list[int]:
+        """What the network is scored on: no node that it learned from, unless that is asked for."""
+        if self.on_training_data:
+            found: list[int] = corpus.train.tolist()
+            return found
         nodes = corpus.test if len(corpus.test) else corpus.validation
         if not len(nodes):
             raise BadInput("data: no node is kept for the test; give --data.held-out, or --data.split.")
-        _enter(corpus, nodes.tolist(), self.model)
-        return len(nodes), scored(door.open(load_network, self.model), corpus.graph, nodes.tolist(), data.joined)
+        learned = learned_by(self.model, door, self._trained_on)
+        others = apart("data", nodes.tolist(), lambda node: learned.has_node(corpus, node))
+        _enter(corpus, others, self.model)
+        return others
+
+    def _trained_on(self, run: Run) -> "Seen":
+        from dpnlp.data.identity import Identity, Seen
+
+        corpus = data_of(run, self.task, Data).corpus_of_nodes(Door())
+        found = Identity.of_owner().nodes(corpus, corpus.train)
+        return Seen(found, found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from dpnlp.cli.places import check_file
 from dpnlp.cli.ranges import SIZE
 from dpnlp.cli.streams import texts, written
 from dpnlp.cli.tasks import first_of, flag_of, task_of, verb_of
+from dpnlp.runs.provenance import Door
 
 AT_ONCE = 4096
 """Lines that are read before the first is answered."""
@@ -46,7 +47,7 @@ class Predict(ABC):
         from dpnlp.cli.reading_job import opened
 
         check_file("--output", self.output, (self.model, self.input))
-        task = opened(self.model, self.task, self.computes, self.longest)
+        task = opened(self.model, self.task, self.computes, self.longest, Door())
         with texts(self.input) as lines, written(self.output) as output:
             numbered = enumerate((line.rstrip("\r\n") for line in lines), 1)
             while some := list(islice(numbered, AT_ONCE)):

@@ -13,7 +13,7 @@ from dpnlp.cli.reading_settings import Data, Model, Questions, Scoring, Sentence
 from dpnlp.cli.sections import changed
 from dpnlp.cli.start import data_of
 from dpnlp.cli.train import TrainTexts
-from dpnlp.cli.training import Scored, scored_on
+from dpnlp.cli.training import Scored
 from dpnlp.runs.provenance import Door, run_of
 
 
@@ -87,7 +87,9 @@ class EvaluateReading(Evaluate):
     def scored(self) -> tuple[int, Scored]:
         run = run_of(self.model)
         data = changed(data_of(run, self.task, type(self.data)) if run else self.data, self.data)
-        task, records = opened(self.model, self.task, self.computes, data.longest), scored_on(data, self.model)
+        door = Door()
+        task = opened(self.model, self.task, self.computes, data.longest, door)
+        records = self.records(data, door)
         found = task.score(records, self.scoring.batch)
         return len(records), Scored(found.scores(), found.lines(), found.details())
 

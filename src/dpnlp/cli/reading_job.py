@@ -25,7 +25,7 @@ HEADS = {"classification": "sequences", "tagging": "tokens", "answering": "spans
 """What is labelled in each task."""
 
 
-def opened(model: str, task: str, computes: str, longest: int | None) -> "Reading[Any]":
+def opened(model: str, task: str, computes: str, longest: int | None, door: Door) -> "Reading[Any]":
     """A model to be used, and how texts are put to it: as in its run, where it is one of ours."""
     from dpnlp.models.pretrained import load_reader
     from dpnlp.models.readers import Head
@@ -33,7 +33,7 @@ def opened(model: str, task: str, computes: str, longest: int | None) -> "Readin
     run = run_of(model)
     settings: type[Data] = {"classification": Texts, "tagging": Sentences, "answering": Questions}[task]
     data = data_of(run, task, settings) if run else settings()
-    reader = Door().open(load_reader, model, Head(HEADS[task]), computes=computes, dropout=0.0)
+    reader = door.open(load_reader, model, Head(HEADS[task]), computes=computes, dropout=0.0)
     if reader.tokenizer is None:
         raise BadInput(f"MODEL = {model}: it has no tokenizer, to read texts with; add its files.")
     data = data if longest is None else replace(data, longest=longest)

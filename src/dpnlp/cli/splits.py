@@ -1,10 +1,16 @@
 """A split is decided once: no training record is taken for a held-out one, in whatever file it lies."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import warn
+from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, run_of
+
+if TYPE_CHECKING:
+    from dpnlp.data.identity import Seen
+    from dpnlp.data.learned import Learned
 
 R = TypeVar("R")
 
@@ -31,3 +37,31 @@ def refuse_shared(what: str, some_left: bool, some_shared: bool, use: str) -> No
         )
     if some_shared:
         warn(f"{what}: records that are {use} are left out.")
+
+
+def remembered(door: Door) -> "Learned":
+    """What all runs behind what was opened learned from, as far as this machine remembers it."""
+    from dpnlp.data.learned import Learned
+
+    found = Learned.nothing()
+    for origin in door.provenance.origins:
+        found |= Learned.recall(origin.run) or Learned.nothing()
+    return found
+
+
+def learned_by(model: str, door: Door, read: "Callable[[Run], Seen]") -> "Learned":
+    """What a model that was opened by this door learned from.
+
+    Where this machine does not remember it of a run, the run's own training data are read again.
+    """
+    from dpnlp.data.learned import Learned
+
+    found, run = remembered(door), run_of(model)
+    if run is not None and Learned.recall(run.id) is None:
+        try:
+            return found | Learned(read(run))
+        except BadInput as error:
+            warn(f"MODEL = {model}: its training data are not there, and would not be recognised: {error}")
+    elif run is None and door.provenance.origins and not found.seen.records:
+        warn(f"MODEL = {model}: what it was trained on is not known on this machine, and would not be recognised.")
+    return found

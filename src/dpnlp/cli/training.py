@@ -4,7 +4,8 @@ import math
 import shlex
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict, warn
 from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.output import figure
-from dpnlp.cli.splits import apart
+from dpnlp.cli.splits import apart, remembered
 from dpnlp.cli.start import Start
 from dpnlp.guarantee import Exposure, Guarantee, Unit
 from dpnlp.runs.folder import PRIVACY, Run
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpnlp.cli.canaries import Planted
-    from dpnlp.cli.sections import Files
     from dpnlp.cli.train import Train
     from dpnlp.data.cache import Examples
     from dpnlp.data.identity import Fingerprints, Seen
@@ -79,9 +79,9 @@ class Job(ABC):
 
         return Learned(self.seen)
 
-    def has_learned(self, record: Any) -> bool:
-        """Whether a record to score on is learned from, too."""
-        return self.learned.has(record)
+    def is_in(self, learned: "Learned", record: Any) -> bool:
+        """Whether a record to score on is one that was learned from."""
+        return learned.has(record)
 
     @abstractmethod
     def texts_of(self, records: Sequence[Any]) -> "Fingerprints":
@@ -102,20 +102,6 @@ class Job(ABC):
     @abstractmethod
     def save(self, model: Any, folder: Path) -> None:
         """Writes the model as a folder of Hugging Face."""
-
-
-def scored_on(data: "Files", model: str) -> list[Any]:
-    """What a model is scored on where nothing is trained: the test data, else the validation data."""
-    from dpnlp.data.ledgers import NOTHING, DataSet
-
-    splits = data.splits()
-    records = splits.test or splits.validation
-    if records is None:
-        raise BadInput("data.test is not given: name the file to score the model on, or a corpus.")
-    same = splits.train is not None and {*splits.train.files} & {*records.files}
-    others = DataSet.read(splits.train).texts if same else NOTHING
-    DataSet.read(records).write_out(f"dpnlp evaluate {Path(model).name}", others)
-    return list(records)
 
 
 def whose(examples: "Examples", unit: str) -> "np.ndarray[Any, Any] | None":
@@ -159,13 +145,13 @@ class Training:
         records = self.job.records  # Canaries that were put in are records like any other.
         plan = asked.privacy.plan(records, asked.learning, asked.contribution())
         self.plan = replace(plan, owner=_owner_column(self.job.train, plan.unit))
-        self.job.held_out = {
-            split: apart(f"data.{split}", its, self.job.has_learned) for split, its in self.job.held_out.items()
-        }
+        known = partial(self.job.is_in, self.job.learned | remembered(self.door))
+        self.job.held_out = {split: apart(f"data.{split}", its, known) for split, its in self.job.held_out.items()}
         for origin in self.door.provenance.origins:
             spent = figure(origin.promised.epsilon)
             warn(f"{origin.what} was made at ε = {spent}, which is added to what this run costs.")
         self.id = self._refuse_another_start() if asked.resume else new_id()
+        self._refuse_other_records()
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
             warn(note)
 
@@ -177,7 +163,8 @@ class Training:
             self.folder.write_canaries(self.planted.canaries.to_json())
         self._write_privacy(self.plan.guarantee(self._secret.kind))
         before = self._before()
-        outcome = self._trained(before)
+        with self._remembered():
+            outcome = self._trained(before)
         self._write_privacy(outcome.guarantee)
         self._publish_all(outcome)
 
@@ -195,6 +182,19 @@ class Training:
         run = Run.create(self.path, {**to_dict(self.asked), "resume": False}, command)
         begin(run)
         return run
+
+    @contextmanager
+    def _remembered(self) -> Iterator[None]:
+        """What is learned from is remembered before the first step, unless that is refused."""
+        from dpnlp.data.learned import forget
+
+        self.job.learned.keep(self.id)
+        try:
+            yield
+        except BadInput:
+            if not self.folder.checkpoints.exists():
+                forget(self.id)
+            raise
 
     def _trained(self, before: Sequence[Mapping[str, Any]]) -> "Outcome":
         from dpnlp.training import train
@@ -321,6 +321,17 @@ class Training:
                 "began with, or start another run."
             )
         return run.id
+
+    def _refuse_other_records(self) -> None:
+        """A run goes on with the records that it began with, however its data are read by now."""
+        from dpnlp.data.learned import Learned
+
+        began = Learned.recall(self.id)
+        if began is not None and began != self.job.learned:
+            raise BadInput(
+                "resume: the records to learn from are not those that the run began with; put back its data and "
+                "settings, or start another run."
+            )
 
     @property
     def _exposures(self) -> tuple[Exposure, ...]:

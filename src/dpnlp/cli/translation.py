@@ -14,7 +14,7 @@ from dpnlp.cli.splits import listed
 from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.text_job import TextJob, told
 from dpnlp.cli.train import TrainTexts
-from dpnlp.cli.training import Scored, scored_on, whose
+from dpnlp.cli.training import Scored, whose
 from dpnlp.cli.translation_settings import Data, Model, Scoring, Texts, Writing
 from dpnlp.runs.provenance import Door, run_of
 
@@ -113,8 +113,9 @@ class EvaluateTranslation(Evaluate):
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def scored(self) -> tuple[int, Scored]:
-        task, data = opened(self.model, self.data, self.computes)
-        pairs = scored_on(data, self.model)
+        door = Door()
+        task, data = opened(self.model, self.data, self.computes, door)
+        pairs = self.records(data, door)
         found = task.score(pairs, self.scoring.of(task.longest))
         return len(pairs), Scored(self.scoring.scores(found), found.lines())
 
@@ -135,7 +136,7 @@ class GenerateTranslation(Generate):
     writing: Writing = option(Writing(), help="how translations are written")
 
     def lines(self) -> Lines:
-        task, _ = opened(self.model, self.texts, self.computes)
+        task, _ = opened(self.model, self.texts, self.computes, Door())
         writing = self.writing.of(task.longest)
         return Lines(lambda given: task.translate(given, writing), writing.batch)
 
@@ -159,14 +160,14 @@ def started(model: Model, privacy: TextPrivacy, training: "Pairs", door: Door) -
     return pretrained, Start(pretrained.model, trained(pretrained.model, model.trains, model.frozen))
 
 
-def opened(model: str, given: Texts, computes: str) -> tuple["Translation", Data]:
+def opened(model: str, given: Texts, computes: str, door: Door) -> tuple["Translation", Data]:
     """A model to be used, and the texts for it: those of its run, where it is one of ours, but for what is given."""
     from dpnlp.models.pretrained import load
     from dpnlp.tasks.translation import Translation
 
     run = run_of(model)
     data = changed(data_of(run, "translation", Data) if run else Data(), given)
-    pretrained = Door().open(load, model, computes=computes, dropout=0.0)
+    pretrained = door.open(load, model, computes=computes, dropout=0.0)
     return Translation(pretrained, data.longest, data.prefix, data.languages), data
 
 

@@ -21,7 +21,7 @@ from dpnlp.data.identity import Fingerprints, HasTexts, Identity, Seen
 from dpnlp.home import home
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Learned:
     """What was learned from, to be recognised."""
 
@@ -33,19 +33,21 @@ class Learned:
         return cls(Identity.of_owner().seen(records))
 
     @classmethod
-    def recall(cls, runs: Iterable[str]) -> "Learned | None":
-        """What runs with these ids learned from, all of them together; None where that is not known of one of them."""
-        nothing = Fingerprints.of(())
-        found = cls(Seen(nothing, nothing))
-        for run in runs:
-            if not (path := _place(run)).exists():
-                return None
-            try:
-                with np.load(path, allow_pickle=False) as kept:
-                    found |= cls(Seen(Fingerprints(kept["records"]), Fingerprints(kept["texts"])))
-            except (OSError, ValueError, KeyError, BadZipFile):
-                raise BadInput(f"{path}: what a run learned from cannot be read; restore the file.") from None
-        return found
+    def nothing(cls) -> "Learned":
+        """Nothing at all."""
+        empty = Fingerprints.of(())
+        return cls(Seen(empty, empty))
+
+    @classmethod
+    def recall(cls, run: str) -> "Learned | None":
+        """What the run of this id learned from, if this machine remembers it."""
+        if not (path := _place(run)).exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                return cls(Seen(Fingerprints(kept["records"]), Fingerprints(kept["texts"])))
+        except (OSError, ValueError, KeyError, BadZipFile):
+            raise BadInput(f"{path}: what a run learned from cannot be read; restore the file.") from None
 
     def keep(self, run: str) -> None:
         """Remembers under the run's id, on the disk when this returns, that it learned from these."""
@@ -59,6 +61,10 @@ class Learned:
                 f"{path}: what the run learns from cannot be kept there ({error.strerror}); make room, or set "
                 "DPNLP_HOME to another folder of your own."
             ) from None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same records are learned from."""
+        return isinstance(other, Learned) and np.array_equal(self.seen.records.numbers, other.seen.records.numbers)
 
     def __or__(self, other: "Learned") -> "Learned":
         one, two = self.seen, other.seen

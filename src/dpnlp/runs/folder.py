@@ -50,6 +50,10 @@ ATTACKS: Mapping[str, bool] = {
 """The attacks on a run, and whether the guarantee covers what they find. It does where only the model and made-up
 records were looked at; one that tells the training set from other texts, or looks for it, is not covered (law 9)."""
 
+SCORED_ON_TRAINING_DATA = (
+    "This is scored on training data, so that it is not covered by the guarantee of the run: keep it as you keep the "
+    "data."
+)
 NOT_COVERED_BY = (
     "This audit has looked at the training set, so that what it found is not covered by the guarantee of the run: keep "
     "it as you keep the data."
@@ -226,7 +230,7 @@ class Run:
 
     def write_audit_report(self, page: str) -> None:
         """The page of all attacks, apart from what may be published."""
-        write(self._apart("audit.html"), page)
+        write(self.apart("audit.html"), page)
 
     def audit(self, covered: bool = True) -> dict[str, Any]:
         """What attacks found, by attack: those that the guarantee covers, or those that it does not."""
@@ -238,14 +242,14 @@ class Run:
         if attack not in ATTACKS:
             raise BadInput(f"attack = {attack}: it must be one of {', '.join(ATTACKS)}.")
         covered = ATTACKS[attack]
-        file = self._audit(covered) if covered else self._apart(AUDIT)
+        file = self._audit(covered) if covered else self.apart(AUDIT)
         own = finding if covered else {**finding, "not_covered": NOT_COVERED_BY}
         write(file, as_json(AUDIT, {**self.audit(covered), attack: own}, indent=2) + "\n")
 
     def _audit(self, covered: bool) -> Path:
         return self.path / AUDIT if covered else self.path / NOT_COVERED / AUDIT
 
-    def _apart(self, name: str) -> Path:
+    def apart(self, name: str) -> Path:
         """A file in the folder that is not to be published, and that nobody else may look into."""
         file = self.path / NOT_COVERED / name
         with refusals(file.parent):
