@@ -156,15 +156,23 @@ def test_none_come_out_of_one_that_has_learned_nothing(audit, task):
     assert "unprompted" not in found
 
 
-def test_a_reference_tells_members_from_texts_that_are_easy_anyway(audit):
+def test_a_reference_tells_members_from_texts_that_are_easy_anyway(audit, home, dpnlp):
     found = attacks(audit("translation-by-heart", "--attacks membership"))
     assert list(found) == ["loss", "loss beside a reference"]
     assert found["loss beside a reference"]["auc"] > 0.9
     assert list(attacks(audit("modelling-by-heart", "--attacks membership"))) == ["loss"]
-    named = attacks(audit("modelling-by-heart", "--attacks membership --reference runs/modelling-still"))
+    modellers.write_texts(home / "strange.jsonl", records("modelling", COUNT, 5))
+    code, _, err = dpnlp(
+        command("modelling", "stranger", f"{STILL} --data.train strange.jsonl").replace(
+            "--data.train modelling.jsonl --data.test modelling-test.jsonl", ""
+        )
+    )
+    assert code == 0, err
+    named = attacks(audit("modelling-by-heart", "--attacks membership --reference runs/stranger"))
     assert list(named) == ["loss", "loss beside a reference"]
-    itself = attacks(audit("modelling-by-heart", "--attacks membership --reference runs/modelling-by-heart"))
-    assert itself["loss beside a reference"]["auc"] == 0.5
+    code, _, err = dpnlp("audit runs/modelling-by-heart --attacks membership --reference runs/modelling-by-heart")
+    assert code == 2
+    assert "reference = runs/modelling-by-heart: it has learned from some of the records itself" in err
 
 
 def test_inversion_finds_a_text_that_each_label_is_believed_of(audit):
@@ -421,7 +429,7 @@ def test_other_records_may_be_named_and_members_among_them_do_not_count(home, dp
     assert (code, json.loads(out)["membership"]["members"]) == (0, 15)  # Its own test data are not needed then.
     code, _, err = dpnlp("audit runs/translation-still --others translation.jsonl")
     assert code == 2
-    assert "the training set has 30, and 0 others are not in it; give more by --others" in err
+    assert "others: all its records are trained on" in err
 
 
 def test_another_seed_attacks_others(audit):

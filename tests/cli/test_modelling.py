@@ -10,6 +10,8 @@ from safetensors.numpy import load_file
 
 from dpnlp import events
 from dpnlp.accounting import pld
+from dpnlp.data.plain import Columns, plain
+from dpnlp.data.records import divided
 from dpnlp.events import Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.runs.folder import Run
@@ -91,7 +93,10 @@ def test_law_9_no_file_that_a_private_run_writes_holds_a_text_of_the_training_se
 
 
 def test_the_guess_without_context_is_that_of_the_held_out_texts_alone(trained):
-    tokens = [word for text in sentences(6, seed=2) for word in (*text.text.split(), "</s>")]
+    learned = {text.text for text in sentences(60, seed=1, owners=12)}
+    others = [text.text for text in sentences(6, seed=2) if text.text not in learned]
+    assert 2 < len(others) < 6
+    tokens = [word for text in others for word in (*text.split(), "</s>")]
     found = json.loads((trained / "details.json").read_text())["test"]["unigram"]
     most = max(tokens.count(word) for word in set(tokens) - {"what"})
     assert found["accuracy"] == pytest.approx(100 * most / len(tokens))
@@ -219,10 +224,9 @@ def test_a_share_of_the_owners_is_held_out(home, dpnlp):
         json.loads(line)["source"] for line in (home / "runs/apart/predictions/test.jsonl").read_text().splitlines()
     }
     records = privacy(home / "runs" / "apart")["plan"]["schedule"]["records"]
-    texts = sentences(60, seed=1, owners=12)
-    whole = [owner for owner in {text.owner for text in texts} if {t.text for t in texts if t.owner == owner} <= held]
-    assert 0 < records < 12
-    assert records + len(whole) == 12
+    most, few = divided(plain(home / "train.jsonl", Columns(owner="who")), 0.4)
+    assert 0 < records == len({text.owner for text in most}) < 12
+    assert held == {text.text for text in few} - {text.text for text in most}
 
 
 def test_a_share_of_the_owners_is_learned_from_and_the_held_out_ones_stay_the_same(home, dpnlp):

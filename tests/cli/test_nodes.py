@@ -496,15 +496,32 @@ USES = {
     ),
     "another task": ("evaluate {run} --task tagging", "has learned nodes; leave --task out."),
     "a graph by name": ("evaluate {run} --data.corpus cora", "data.words = 16: the features of cora are given; leave"),
-    "nodes that were learned from": (
-        "evaluate {run} --data.held-out 0.9",
-        "--data.held-out = 0.9: the run kept other nodes apart, by 0.3",
-    ),
     "no network": (
         "predict new.jsonl --task nodes --data.texts a --data.edges b",
         "new.jsonl: there is no config",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--data.held-out 0.9",
+        "--data.held-out 0.7 --data.validation 0.2",
+        "--data.held-out 0.9 --data.texts again.jsonl",
+    ],
+)
+def test_no_node_that_was_learned_from_is_scored_whatever_its_name_and_the_split(home, runs, dpnlp, flags):
+    rows, edges = nodes()
+    write(home, "again", [{**row, "id": f"other {row['id']}"} for row in rows], edges)
+    (home / "again.tsv").write_text("")
+    run = runs("neighbours")
+    kept = [line["source"].removeprefix("other ") for line in lines(run / "predictions" / "test.jsonl")]
+    code, _, err = dpnlp(f"evaluate {run} {flags} --data.edges again.tsv --output scored.jsonl")
+    assert code == 0, err
+    assert "records that are trained on are left out" in err
+    scored = [line["source"].removeprefix("other ") for line in lines(home / "scored.jsonl")]
+    assert {*scored} <= {*kept}
 
 
 @pytest.mark.parametrize("case", USES)
