@@ -2139,8 +2139,8 @@ DEFECTS = (
     Defect(
         "splits: a finished run is scored on what it learned from",
         "cli/evaluate.py",
-        '        return apart(f"data.{name}", records, learned_by(self.model, door, self._trained_on).has)\n',
-        "        return list(records)\n",
+        '        chosen = apart(f"data.{name}", records, learned_by(self.model, door, self._trained_on).has)\n',
+        "        chosen = list(records)\n",
         ("redteam/test_splits.py",),
     ),
     Defect(
@@ -2573,8 +2573,8 @@ DEFECTS = (
     Defect(
         "nodes: a private run is scored on nodes that it learned from",
         "cli/nodes.py",
-        '        return apart("data", nodes.tolist(), lambda node: learned.has_node(corpus, node))\n',
-        "        return nodes.tolist()\n",
+        '        others = apart("data", nodes.tolist(), lambda node: learned.has_node(corpus, node))\n',
+        "        others = nodes.tolist()\n",
         NODES_CLI,
     ),
     Defect(

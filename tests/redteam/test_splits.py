@@ -233,7 +233,7 @@ def test_scores_on_training_data_are_asked_for_by_name_and_lie_apart(home, finis
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert {line["source"] for line in lines} == {*finished}
     assert all("not covered by the guarantee" in line["not_covered"] for line in lines)
-    assert stat.S_IMODE(path.stat().st_mode) & 0o077 == stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     code, out, _ = run(home, "evaluate runs/done --on-training-data")
     assert code == 0
     assert "not covered by the guarantee" in out
@@ -294,7 +294,7 @@ def test_a_run_goes_on_with_the_records_that_it_began_with(home, monkeypatch):
 
     flags = "--data.train private.jsonl --data.held-out 0.4 --data.owner who --privacy.epsilon 8"
     with monkeypatch.context() as patch:
-        patch.setattr(training.Training, "_finish", killed)
+        patch.setattr(training.Training, "_publish_all", killed)
         assert run(home, f"{TRAIN} --name stopped {flags} --keep-checkpoints")[0] == 130
     for change in ("--data.owner id", "--data.held-out 0.6", "--data.train shuffled.jsonl --data.held-out 0.2"):
         code, _, err = run(home, f"train runs/stopped/config.yaml --resume {change}")

@@ -185,9 +185,13 @@ class DataSet:
 
 
 def _of(release: Release, known: Known, others: Fingerprints) -> Release:
-    """The release as this ledger has it."""
+    """The release as this ledger has it. One in clear is another one where it is of other files, or of all texts."""
+    if not release.in_clear:
+        return release
     texts = known.memory.texts | others
-    return replace(release, in_clear=release.in_clear and len(texts.common(known.texts)) < len(texts))
+    apart = len(texts.common(known.texts)) < len(texts)
+    mark = blake2b(f"{release.id} {apart} {known.state}".encode(), digest_size=8).hexdigest()
+    return replace(release, id=mark, in_clear=apart)
 
 
 @dataclass(frozen=True)
