@@ -677,7 +677,7 @@ DEFECTS = (
         "loop: a resumed run has another secret",
         "training/loop.py",
         LOAD,
-        LOAD + "\n        record = _fresh(plan, secret, bool(diagnose), bool(charge))",
+        LOAD + "\n        record = _fresh(plan, secret, bool(diagnose), bool(charge), run, made_of)",
         RESUME,
     ),
     Defect(
@@ -3925,6 +3925,13 @@ DEFECTS = (
         "cli/training.py",
         "        if was != now:",
         "        if False:",
+        ("redteam/test_provenance.py",),
+    ),
+    Defect(
+        "train: a run that goes on forgets in its checkpoints what its model was made of",
+        "training/loop.py",
+        '"made_of": list(made_of)',
+        '"made_of": []',
         ("redteam/test_provenance.py",),
     ),
 )

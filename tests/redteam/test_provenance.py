@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -11,6 +12,7 @@ from dpnlp.accounting import pld
 from dpnlp.events import Composed
 from dpnlp.guarantee import Adjacency, Exposure
 from dpnlp.runs.folder import Run
+from dpnlp.runs.privacy import Privacy
 from dpnlp.runs.provenance import Door, Provenance
 
 from ..cli.commands import run_in
@@ -122,6 +124,14 @@ def test_a_run_that_was_stopped_goes_on_from_the_start_that_it_began_with(home, 
     code, _, err = run_in(home, f"{line} --resume --model.public-start")
     assert code == 2
     assert "the run started from dpnlp train first, and these settings from public things alone" in err
+    # Neither does it help to take the first run out of what the run promises: its checkpoints know better.
+    own = replace(run.privacy.own, promised=replace(run.privacy.own.promised, not_covered=()))
+    run.write_privacy(Privacy((own,), run.privacy.plan))
+    code, _, err = run_in(home, f"{line} --resume --model.public-start")
+    assert (code, "made_of = " in err) == (2, True)
+    (run.path / "privacy.json").unlink()
+    code, _, err = run_in(home, f"{line} --resume --model.public-start")
+    assert (code, "privacy.json: it is missing" in err) == (2, True)
 
 
 def test_a_vocabulary_of_private_texts_is_paid_for_by_whoever_has_its_words(home, trained, report):

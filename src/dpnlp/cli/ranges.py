@@ -71,6 +71,7 @@ SMALL = between(0, 1e4)
 EPOCHS = between(0, 1e6, above=True)
 ANY = between(-1e100, 1e100)
 
+FREQUENCY = between(0, 10**12, above=True)
 COUNT = between(1, 10**12)
 """Records, steps: what is counted."""
 COUNT_OR_0 = between(0, 10**12)

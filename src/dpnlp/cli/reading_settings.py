@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpnlp.cli import sections
 from dpnlp.cli.config import option
-from dpnlp.cli.ranges import FEW, PART, SHARE, SIZE, SIZE_OR_0
+from dpnlp.cli.ranges import FEW, FREQUENCY, PART, SIZE, SIZE_OR_0
 from dpnlp.cli.start import PUBLIC
 
 if TYPE_CHECKING:
@@ -136,7 +136,9 @@ class Model:
     hidden: int = option(128, within=SIZE, help="The width of the LSTM in each direction")
     rank: int = option(8, within=FEW, help="The rank of adapters")
     shares: tuple[float, ...] = option(
-        (), within=SHARE, help="How often each label is expected, from public knowledge; the model starts from there"
+        (),
+        within=FREQUENCY,
+        help="How often each label is expected, from public knowledge; the model starts from there",
     )
 
 

@@ -220,6 +220,7 @@ class Training:
                 diagnose=self._diagnose if asked.privacy.diagnostics else None,
                 interrupted=interrupted,
                 run=self.id,
+                made_of=[origin.run for origin in self.door.provenance.origins],
             )
 
     def _charge(self) -> "Charge":
@@ -311,7 +312,7 @@ class Training:
     def _refuse_another_start(self) -> str:
         """The id of the run that goes on, which must start from what it started from: that has cost what it cost."""
         run = Run.open(self.path)
-        if not (run.path / PRIVACY).exists():
+        if not (run.path / PRIVACY).exists() and not run.checkpoints.exists():
             return new_id()  # It was killed before anything was begun.
         was, now = run.privacy.earlier, self.door.provenance.origins
         if was != now:

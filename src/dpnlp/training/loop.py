@@ -123,6 +123,7 @@ def train(
     diagnose: Diagnose | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     run: str | None = None,
+    made_of: Sequence[str] = (),
 ) -> Outcome:
     """Trains a model as planned. The model that was handed in stays as it is.
 
@@ -135,14 +136,14 @@ def train(
     first step, once that is paid for: the data that are learned from, with noise of the run's own secret. Then `data`
     are the same without noise, and nothing is learned from them. Once `interrupted` says so, the run is kept after the
     step it is in, to be resumed, and ends with a KeyboardInterrupt. `run` is the id under which a ledger has it; by
-    default it gets one of its own.
+    default it gets one of its own. `made_of` are the ids of the runs that the model was made of.
     """
     parts, placement = apart(model, trains), options.placement
     step = Step(loss, parts.frame, placement.state(parts.rest), plan, optimizer, placement, options.average)
     state, done = step.start(parts.parameters), 0
     diagnostics = [Exposure.DIAGNOSTICS] if diagnose else []
     chosen = [Exposure.VALIDATION] if stop else []
-    record = _fresh(plan, secret, bool(diagnose), bool(charge), run)
+    record = _fresh(plan, secret, bool(diagnose), bool(charge), run, made_of)
     checkpoints = Checkpoints(folder) if folder else None
     begun = checkpoints is not None and checkpoints.last is not None
     try:
@@ -150,6 +151,10 @@ def train(
             if not resume:
                 raise BadInput(f"folder = {folder}: there is a run in it already; resume it, or choose another folder.")
             done, state, record = checkpoints.load(state, record.plan)
+            if run and record.run != run:
+                raise BadInput(
+                    f"resume: {folder} is of run {record.run}, and privacy.json beside it of {run}; restore that file."
+                )
         guarantee = plan.guarantee(record.secret.kind, *diagnostics, *chosen)
         lots = Lots(plan.schedule, record.secret)
         people = None if owners is None else Owners(owners, options.examples_per_owner, record.secret)
@@ -218,7 +223,9 @@ def train(
     return Outcome(trained(), guarantee, record.history, done, step.compilations)
 
 
-def _fresh(plan: Plan, secret: Secret | None, diagnosed: bool, charged: bool, run: str | None) -> Record:
+def _fresh(
+    plan: Plan, secret: Secret | None, diagnosed: bool, charged: bool, run: str | None, made_of: Sequence[str]
+) -> Record:
     """The record of a new run, the same on all hosts, and with all that a resumed run must have in common with it.
 
     NumPy may change what a generator draws from one version to the next. A shuffled epoch that changes half-way would
@@ -228,7 +235,7 @@ def _fresh(plan: Plan, secret: Secret | None, diagnosed: bool, charged: bool, ru
     if jax.process_count() > 1:
         value, name = (bytes(broadcast_one_to_all(np.frombuffer(own, np.uint8))) for own in (secret.value, name))
         secret = Secret(value, secret.kind)
-    also = {"diagnostics": diagnosed, "ledger": charged, "numpy": np.__version__}
+    also = {"diagnostics": diagnosed, "ledger": charged, "numpy": np.__version__, "made_of": list(made_of)}
     return Record(name.hex(), secret, plan.to_json() | also)
 
 
