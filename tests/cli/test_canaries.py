@@ -284,3 +284,16 @@ def test_an_earlier_run_s_canaries_are_named_too(made, home, dpnlp):
     assert run.guarantee.canaries == 32
     assert run.audit()["canaries"]["claimed"] < run.guarantee.epsilon  # that of this run alone
     assert "32 records were made up" in page_of_run(run)
+
+
+def test_no_training_record_is_a_canary(home, dpnlp, made):
+    """The same seed makes up the same canaries, one of which is among the private texts the second time."""
+    canary = made("modelling").canaries()["canaries"][0]
+    text = {"text": " ".join(canary["words"]), "who": "somebody"}
+    own = (home / "texts.jsonl").read_text() + json.dumps(text) + "\n"
+    (home / "unlucky.jsonl").write_text(own)
+    line = command("modelling", "unlucky", "--privacy.epsilon 4 --audit.canaries 20")
+    code, _, err = dpnlp(line.replace("--data.train texts.jsonl", "--data.train unlucky.jsonl"))
+    assert code == 2
+    assert "a record that was made up is one of the training records by chance" in err
+    assert not (home / "runs" / "unlucky").exists()
