@@ -56,9 +56,10 @@ class Memory:
 
     def _opened(self) -> "closing[sqlite3.Connection]":
         try:
+            self.path.touch(mode=0o600)
             database = sqlite3.connect(self.path, timeout=60)
             database.executescript(_TABLES)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise BadInput(
                 f"{self.path}: it cannot be used ({error}); restore it from a copy, or delete it, after which copies "
                 "of earlier models are no longer recognised."
