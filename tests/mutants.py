@@ -3562,16 +3562,23 @@ DEFECTS = (
     Defect(
         "a private vocabulary says nothing of its guarantee",
         "cli/vocabulary.py",
-        "        Run(self.output).write_privacy(",
+        "        Run(folder).write_privacy(",
         "        dict(",
         VOCABULARY,
     ),
     Defect(
-        "what is left of a refused vocabulary stays",
+        "a vocabulary whose maker was killed is charged again",
         "cli/vocabulary.py",
-        "            shutil.rmtree(self.output, ignore_errors=True)\n            raise\n",
-        "            raise\n",
-        VOCABULARY,
+        'run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()',
+        "run = new_id()",
+        ("redteam/test_kills.py",),
+    ),
+    Defect(
+        "what is left of a refused vocabulary stays",
+        "atomic.py",
+        "folder.parent)\n        finally:\n            shutil.rmtree(beside, ignore_errors=True)\n",
+        "folder.parent)\n        finally:\n            pass\n",
+        ATOMIC,
     ),
     Defect(
         "words of a private vocabulary pass for public ones in another",

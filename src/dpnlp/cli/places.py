@@ -1,9 +1,11 @@
 """Where a command may write, looked at before it begins."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dpnlp.atomic import refusals, sweep, whole_folder
 from dpnlp.checks import BadInput
 
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
@@ -35,6 +37,28 @@ def check_folder(flag: str, place: Path) -> None:
     if not above.is_dir():
         raise BadInput(f"{flag} = {place}: {above} is a file, in which there can be no folder; choose another place.")
     _check_writable(flag, place, above)
+
+
+@contextmanager
+def new_output(place: Path) -> Iterator[Path]:
+    """Where to make the folder of --output, which appears with all that is in it, or not at all.
+
+    One process at a time makes it, and one that is interrupted leaves nothing.
+    """
+    if place.absolute().parent.is_dir():
+        sweep(place.absolute().parent)
+    check_folder("--output", place)
+    missing = [folder for folder in place.parents if not folder.exists()]
+    with refusals(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        busy = f"--output = {place}: another process is making it; wait until it ends."
+        with whole_folder(place, busy=busy) as whole:
+            yield whole
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()  # if nothing is in it
 
 
 def _is_same(one: Path, other: Path) -> bool:

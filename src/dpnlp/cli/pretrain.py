@@ -13,7 +13,7 @@ from dpnlp.accounting.releases import Release
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import nearest, option, shown
 from dpnlp.cli.output import print_facts
-from dpnlp.cli.places import check_folder
+from dpnlp.cli.places import new_output
 from dpnlp.cli.tasks import flag_of
 from dpnlp.events import NonPrivate
 from dpnlp.guarantee import Adjacency, Exposure, Unit
@@ -101,11 +101,11 @@ class Pretrain(ABC):
         """Makes the folder, and says nothing."""
         from dpnlp.rewriting.folders import describe
 
-        check_folder("--output", self.output)
         door = Door()
-        facts = self.made(door)
-        door.keep(self.output, door.provenance | Provenance(exposures=self.exposures))
-        describe(self.output, self.method)
+        with new_output(self.output) as whole:
+            facts = self.made(door, whole)
+            door.keep(whole, door.provenance | Provenance(exposures=self.exposures))
+            describe(whole, self.method)
         return {"method": self.method, **facts}
 
     @property
@@ -114,8 +114,8 @@ class Pretrain(ABC):
         return ()
 
     @abstractmethod
-    def made(self, door: Door) -> dict[str, str]:
-        """Makes the folder with what the method needs in it, and says what is worth knowing.
+    def made(self, door: Door, folder: Path) -> dict[str, str]:
+        """Puts into the folder what the method needs, and says what is worth knowing.
 
         All that was made of data and is read for it goes through the door.
         """

@@ -36,7 +36,7 @@ class PretrainEcho(PretrainOfTexts):
     method: str = option("echo", help=WHAT)
     model: Encoder = option(help="model")
 
-    def made(self, door: Door) -> dict[str, str]:
+    def made(self, door: Door, folder: Path) -> dict[str, str]:
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting import echo
 
@@ -46,7 +46,7 @@ class PretrainEcho(PretrainOfTexts):
         )
         encoder.refuse_unknown(texts)
         bank = echo.Bank.of(texts, encoder)
-        echo.save(bank, encoder, self.output)
+        echo.save(bank, encoder, folder)
         preferred = {f"preferred at ε = {epsilon}": f"{bank.preferred(epsilon):,}" for epsilon in (1, 3, 10)}
         return {"sentences": f"{len(bank):,}", **preferred}
 
@@ -64,13 +64,12 @@ class PretrainWords(Pretrain):
     vectors: Path = option(help="A file of word vectors as GloVe's are")
     public_start: bool = option(False, help=PUBLIC)
 
-    def made(self, door: Door) -> dict[str, str]:
+    def made(self, door: Door, folder: Path) -> dict[str, str]:
         from dpnlp.models.word_vectors import read_vectors
         from dpnlp.rewriting import word_metric
 
         vectors = door.open(read_vectors, self.vectors, public=self.public_start)
-        self.output.mkdir(parents=True)
-        word_metric.save(self.vectors, self.output)
+        word_metric.save(self.vectors, folder)
         return {"words": f"{len(vectors.words):,}"}
 
 
@@ -105,7 +104,7 @@ class PretrainSampling(PretrainOfTexts):
     data: Data = option(Data(train=()), help="texts")
     model: Paraphraser = option(help="model")
 
-    def made(self, door: Door) -> dict[str, str]:
+    def made(self, door: Door, folder: Path) -> dict[str, str]:
         from dpnlp.models import pretrained
         from dpnlp.rewriting import clipped_sampling
 
@@ -121,6 +120,5 @@ class PretrainSampling(PretrainOfTexts):
         if not bounds:
             bounds = clipped_sampling.usual_bounds(loaded, self.data.texts(), tokens=model.tokens, **how)
         rewriter = clipped_sampling.ClippedSampling(loaded, bounds, model.tokens, 1.0, **how)
-        self.output.mkdir(parents=True)
-        clipped_sampling.save(rewriter, self.output)
+        clipped_sampling.save(rewriter, folder)
         return {"tokens": str(model.tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}

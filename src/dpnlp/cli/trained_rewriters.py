@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dpnlp.cli.config import option
@@ -63,7 +64,7 @@ class PretrainAdept(PretrainOfTexts):
     model: Autoencoder = option(Autoencoder(), help="model")
     learning: Fitting = option(Fitting(), help="learning")
 
-    def made(self, door: Door) -> dict[str, str]:
+    def made(self, door: Door, folder: Path) -> dict[str, str]:
         from dpnlp.accounting.subsampling import Sampling, Schedule
         from dpnlp.models.pretrained import save_autoencoder
         from dpnlp.rewriting import adept
@@ -88,8 +89,7 @@ class PretrainAdept(PretrainOfTexts):
             order=1 if model.clip == "l1" else 2,
             bound=model.bound,
         )
-        self.output.mkdir(parents=True)
-        save_autoencoder(trained, self.output / "model")
+        save_autoencoder(trained, folder / "model")
         return {"made of": f"{len(texts):,} texts", "words": f"{trained.model.config.vocabulary:,}"}
 
 
@@ -161,7 +161,7 @@ class PretrainBart(PretrainOfTexts):
     model: Bart = option(help="model")
     learning: Steps = option(Steps(), help="learning")
 
-    def made(self, door: Door) -> dict[str, str]:
+    def made(self, door: Door, folder: Path) -> dict[str, str]:
         from dpnlp.mechanisms.randomness import seeded
         from dpnlp.rewriting.bart_autoencoder import Training
         from dpnlp.rewriting.pruning import prune
@@ -183,8 +183,7 @@ class PretrainBart(PretrainOfTexts):
         if model.epsilon is not None:
             noisy = training(learning.steps_with_noise)
             bart = bart.hardened(texts, noisy, epsilon=model.epsilon, delta=model.delta, **how)
-        self.output.mkdir(parents=True)
-        bart.save(self.output / "model")
+        bart.save(folder / "model")
         held = bart.bottleneck
         neurons = f"{len(held.kept)} of {held.width}"
         return {"made of": f"{len(texts):,} texts", "neurons": neurons, "clipped to": f"{held.clip.bound:.3g}"}
@@ -248,7 +247,7 @@ class PretrainRetell(PretrainOfTexts):
     model: Teller = option(help="model")
     learning: NoisySteps = option(NoisySteps(), help="learning")
 
-    def made(self, door: Door) -> dict[str, str]:
+    def made(self, door: Door, folder: Path) -> dict[str, str]:
         from dpnlp.mechanisms.randomness import seeded
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting import retell
@@ -274,7 +273,7 @@ class PretrainRetell(PretrainOfTexts):
             seed=learning.seed or 0,
             source=seeded(learning.seed),
         )
-        retell.save(retelling, self.output)
+        retell.save(retelling, folder)
         channel = retelling.channel
         sigmas = f"{channel.low:.3g} to {channel.high:.3g}"
         return {"made of": f"{len(texts):,} texts", "clipped to": f"{channel.bound:.3g}", "σ": sigmas}

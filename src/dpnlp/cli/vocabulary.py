@@ -1,17 +1,17 @@
 """`dpnlp vocabulary`: the words that a model will know, of public texts, or of private ones under a guarantee."""
 
-import shutil
 from collections import Counter
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dpnlp.atomic import refusals
+from dpnlp.atomic import write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_guarantee, print_json
-from dpnlp.cli.places import check_folder
+from dpnlp.cli.places import new_output
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.runs.folder import Run
@@ -109,17 +109,34 @@ class Vocabulary:
             raise BadInput(f"base = {self.base}: it is for private texts; leave out --base or --data.public.")
         if self.subwords and self.lower:
             raise BadInput("lower = true: parts of words keep their capital letters; leave out --lower or --subwords.")
-        check_folder("--output", self.output)
-        with refusals(self.output):
-            self.output.mkdir(parents=True)
+        if self.output.exists():
+            self._forget()  # A process was killed when nothing but this was left to do.
         try:
-            tokenizer, promised = (self._public(), None) if self.data.public else self._private()
-            tokenizer.save_pretrained(self.output)
-            Door().keep(self.output, Provenance(Run(self.output).privacy.origins) if promised else PUBLIC)
-        except BaseException:
-            shutil.rmtree(self.output, ignore_errors=True)
+            with new_output(self.output) as whole:
+                tokenizer, promised = (self._public(), None) if self.data.public else self._private(whole)
+                tokenizer.save_pretrained(whole)
+                Door().keep(whole, Provenance(Run(whole).privacy.origins) if promised else PUBLIC)
+        except Exception:
+            self._forget()  # Whoever tries again makes another release.
             raise
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; nothing is made. The same command begins anew" + self._paid) from None
+        self._forget()
         self._print(len(tokenizer), promised)
+
+    @property
+    def _charged(self) -> Path:
+        """Beside the folder while it is made: the id under which the ledger has it, so that nobody pays twice."""
+        place = self.output.absolute()
+        return place.with_name(f".{place.name}.charged")
+
+    def _forget(self) -> None:
+        with suppress(OSError):
+            self._charged.unlink()
+
+    @property
+    def _paid(self) -> str:
+        return ", and costs nothing more." if self._charged.exists() else "."
 
     def _print(self, tokens: int, promised: Guarantee | None) -> None:
         if self.json:
@@ -146,7 +163,7 @@ class Vocabulary:
 
     # Of private texts
 
-    def _private(self) -> tuple[Any, Guarantee]:
+    def _private(self, folder: Path) -> tuple[Any, Guarantee]:
         """The ledger is charged before a word comes out, and what is promised is written before the words are."""
         from dpnlp.data.vocabulary import Words
         from dpnlp.mechanisms import PartitionSelection
@@ -165,7 +182,8 @@ class Vocabulary:
         promised = replace(promised, owner=texts.columns.owner or "" if unit.is_counted_by_owner else "")
         known = self._base(words)
         sums = self._summed(selection, texts, words, {*known})
-        run = new_id()
+        run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()
+        write(self._charged, run)
         self._charge(texts, selection.event(), promised, run)
         chosen = list(selection.release(sums))[: self.most]
         if not chosen:
@@ -173,7 +191,7 @@ class Vocabulary:
                 f"privacy.epsilon = {privacy.epsilon:g}: no word is above the threshold of {selection.threshold:.1f}, "
                 "and the cost stays in the ledger; take a larger ε, texts of more users, or a public vocabulary."
             )
-        Run(self.output).write_privacy(Privacy((Origin(run, self._what, selection.event(), promised),)))
+        Run(folder).write_privacy(Privacy((Origin(run, self._what, selection.event(), promised),)))
         return words.tokenizer([*known, *chosen]), promised
 
     def _private_texts(self) -> "Texts":

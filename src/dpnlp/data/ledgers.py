@@ -221,8 +221,8 @@ class Memory:
     def remember(self, texts: Fingerprints) -> None:
         """The ledger is of these, too."""
         known = self.texts
-        if not self.folder.exists():
-            self.folder.mkdir(mode=0o700)
+        if not (self.folder / _PLACE).exists():
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             write(self.folder / _PLACE, os.fsencode(self.place), mode=0o600)
         if len(every := known | texts) > len(known):
             write(self.folder / "texts", every.to_bytes(), mode=0o600)
@@ -232,13 +232,14 @@ class Memory:
         ledger, copy = Ledger(self.place), self.copy
         if not ledger.path.exists():
             return
-        now, then = ledger.path.read_bytes(), copy.path.read_bytes() if copy.exists else b""
-        if now == then or not now.startswith(then):
+        then = copy.path.read_bytes() if copy.path.exists() else b""
+        if not ledger.path.read_bytes().startswith(then):
             return
-        for new, old in ((ledger.head_path, copy.head_path), (key_path(ledger), key_path(copy))):
-            if new.exists():
+        # The anchor comes last: it never names a line that is not there, wherever a kill comes in between.
+        places = (key_path(ledger), key_path(copy)), (ledger.path, copy.path), (ledger.head_path, copy.head_path)
+        for new, old in places:
+            if new.exists() and not (old.exists() and old.read_bytes() == new.read_bytes()):
                 write(old, new.read_bytes(), mode=0o600)
-        write(copy.path, now, mode=0o600)
 
     def ledgers(self, held: Iterable[bytes]) -> Iterator[Ledger]:
         """The ledger, if it is there, and the copy, if that has what neither the ledger has nor what is held anyway."""

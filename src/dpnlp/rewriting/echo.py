@@ -161,7 +161,7 @@ class Echo(LabelledRewriter):
 
 def save(bank: Bank, encoder: SentenceEncoder, folder: Path) -> None:
     """Writes all that the method needs into a new folder."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     save_encoder(encoder.encoder, folder / "encoder")
     entry = {"longest": encoder.longest, "sentences": bank.sentences}
     (folder / "bank.json").write_text(json.dumps(entry, ensure_ascii=False), encoding="utf-8")

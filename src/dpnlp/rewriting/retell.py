@@ -205,7 +205,7 @@ class Retell(LatentRewriter):
 
 def save(retelling: Retelling, folder: Path) -> None:
     """Writes all that the method needs into a new folder."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     save_encoder(retelling.encoder.encoder, folder / "encoder")
     pretrained.save(retelling.writer, folder / "model")
     along, channel, entrance = retelling.directions, retelling.channel, retelling.entrance

@@ -110,6 +110,7 @@ def _refuse(run: Run, resume: bool, command: str) -> Stage:
     if resume and stage is Stage.ABSENT:
         raise BadInput(f"name = {run.name}: there is no run in {run.path} to go on with; leave out --resume.")
     if resume and stage is Stage.FINISHED:
+        sweep(run.path.parent)
         raise BadInput(
             f"name = {run.name}: the run in {run.path} is finished; begin another one, which may start from its model "
             f"by --model.start {run.path}."
