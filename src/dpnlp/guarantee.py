@@ -346,8 +346,16 @@ class Guarantee:
     def _how(self) -> str:
         times = "once" if self.steps == 1 else f"{self.steps:,} times"
         sampler = "" if self.sampler.name == "none" else f" Sampler: {self.sampler}."
+        rounding = dict(self.mechanism.parameters).get("rounding")
+        paid = (
+            f" The noise is made for sums that one {self.unit} moves by at most C(1 + {rounding}): by the clip norm C, "
+            "and by what rounding in the computer may add to it."
+            if rounding
+            else ""
+        )
         return (
             f"How it was obtained. Mechanism: {self.mechanism}, used {times}.{sampler} Accountant: {self.accountant}."
+            f"{paid}"
         )
 
     def _limits(self) -> str:

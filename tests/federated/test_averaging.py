@@ -13,6 +13,7 @@ from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
 from dpnlp.data.arrays import Arrays
 from dpnlp.federated import Averaging, Estimator, LocalSGD, Quantile, Weights
+from dpnlp.federated.estimators import FINENESS
 from dpnlp.guarantee import Guarantee
 from dpnlp.mechanisms.randomness import FixedSeed
 from dpnlp.training.clipping import Rule
@@ -205,7 +206,7 @@ def test_an_update_that_is_no_number_counts_as_zero_and_as_not_within_the_norm()
     assert_same(found.gradients, others.gradients)
     assert float(found.seen.not_finite) == 1
     assert (float(whole.beside.within), float(found.beside.within)) == (2.0, 1.0)
-    assert float(found.beside.weight) == 4.0
+    assert float(found.beside.weight) == 4.0 * FINENESS
 
 
 @pytest.mark.parametrize("devices", [1, 8])
@@ -277,7 +278,7 @@ def test_the_guarantee_names_the_mechanism():
     plan = planned(averaging(estimator=Estimator.CLIPPED, full=4.0, total=6.0, quantile=ADAPTIVE), noise_multiplier=1.5)
     promised = run(line_case(32, 0), plan).guarantee
     assert str(promised.mechanism) == (
-        "federated-averaging(noise_multiplier=1.5,estimator=clipped,full_weight=4.0,total_weight=6.0,quantile=0.6)"
+        "federated-averaging(noise_multiplier=1.5,rounding=0.01,estimator=clipped,full_weight=4.0,total_weight=6.0,quantile=0.6)"
     )
     assert Guarantee.parse(promised.signature()) == promised
     assert "Mechanism: federated-averaging(" in promised.statement()

@@ -14,9 +14,10 @@ from scipy.stats import gamma, kstest, laplace, uniform
 from dpnlp import events
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, Guarantee, NoiseSource, Trust, Unit
-from dpnlp.mechanisms import Metric, metric
-from dpnlp.mechanisms.metric import diameter, spherical
+from dpnlp.mechanisms import Metric, metric, spherical
+from dpnlp.mechanisms.metric import diameter
 from dpnlp.mechanisms.randomness import FixedSeed
+from dpnlp.mechanisms.spherical import _drawn, _exactly, near, rounded
 
 from .audit import FALSE_ALARM, epsilon_lower_bound
 
@@ -25,7 +26,7 @@ DRAWS = 100_000
 
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 50])
 def test_the_radius_is_gamma_and_the_direction_uniform(d: int) -> None:
-    z = spherical(FixedSeed(d), DRAWS // d, d)
+    z = near(_drawn(FixedSeed(d), DRAWS // d, d), d).vectors
     radius = np.linalg.norm(z, axis=1)
     assert kstest(radius, gamma(d).cdf).pvalue > FALSE_ALARM
     direction = z / radius[:, None]
@@ -80,31 +81,61 @@ def test_rounding_to_the_grid_is_made_up_for(
     apart = float(np.linalg.norm(vectors[0] - vectors[1]))
     mechanism = Metric(max(apart, 1e-3), epsilon)
     scale = 2.0**40
-    monkeypatch.setattr(metric, "spherical", lambda source, count, d: np.zeros((count, d)))
+    monkeypatch.setattr(metric, "rounded", lambda source, count, d, scale: np.zeros((count, d), np.int64))
     places = mechanism.release(vectors)
-    monkeypatch.setattr(metric, "spherical", lambda source, count, d: np.full((count, d), scale))
+    drawn = lambda source, count, d, steps: np.full((count, d), round(scale * steps))  # noqa: E731
+    monkeypatch.setattr(metric, "rounded", drawn)
     eta = scale / float(np.median(mechanism.release(np.zeros((1, vectors.shape[1])))))
     assert eta * float(np.linalg.norm(places[0] - places[1])) <= epsilon * (1 + 1e-9)
     assert eta >= mechanism.eta * epsilon / (epsilon + 1 / 64) * (1 - 1e-9)
 
 
-def test_the_noise_is_rounded_as_the_exact_one_would_be() -> None:
-    """With more random bits behind each number, and more digits, the noise comes to the same places of the grid."""
-    count, d = 5000, 20
-    drawn, refined = FixedSeed(3), np.random.default_rng(4)
-    words = np.frombuffer(FixedSeed(3).bytes(8 * count * 2 * d), "<u8").reshape(count, -1)
-    fine = refined.uniform(0, 1, words.shape).astype(np.longdouble)
-    u = ((words >> 12).astype(np.longdouble) + fine) * np.longdouble(2) ** -52
-    logs, angles = np.log(u[:, : d + d // 2]), 2 * np.pi * u[:, d + d // 2 :]
-    angles *= np.longdouble("3.14159265358979323846264338327950288") / np.longdouble(np.pi)
-    sizes = np.sqrt(-2 * logs[:, d:])
-    normals = np.concatenate((sizes * np.cos(angles), sizes * np.sin(angles)), axis=1)
-    exact = -logs[:, :d].sum(axis=1, keepdims=True) * normals / np.sqrt((normals**2).sum(axis=1, keepdims=True))
-    ours = spherical(drawn, count, d)
-    assert np.median(np.abs(ours / exact - 1)) < 2.0**-48
-    assert np.mean(np.abs(ours / exact - 1)) < 2.0**-44
-    step = float(public_step(Metric(1.0, 1.0), d))
-    assert np.mean(np.rint(ours / step) != np.rint((exact / step).astype(np.float64))) < 1e-4
+@pytest.mark.parametrize("d", [1, 2, 5, 40])
+def test_where_float64_is_certain_intervals_with_more_bits_agree(d: int) -> None:
+    """And what it is in doubt about is in the interval, and no wider than it has to be."""
+    words, scale = _drawn(FixedSeed(d), 60, d), 64 * d**1.5
+    vectors, doubt = (scale * part for part in near(words, d))
+    certain = np.all(np.abs(vectors - np.floor(vectors) - 0.5) > doubt, axis=1)
+    assert certain.all()
+    fine = 2.0**20
+    for own, row, off in zip(words, vectors, doubt, strict=True):
+        exact = np.array(_exactly(own.tolist(), d, scale * fine, FixedSeed(9)), np.float64) / fine
+        assert (np.rint(exact) == np.rint(row)).all()
+        assert (np.abs(exact - row) <= off + 1 / fine).all()
+    assert np.median(doubt / np.abs(vectors)) < 2.0**-38
+
+
+def test_a_number_that_tells_too_little_is_in_doubt_and_is_then_drawn_to_the_end() -> None:
+    """The smallest words, of which the logarithm depends on bits that are not drawn yet, and those at an edge."""
+    words = np.full((1, 2 * 2), 2**51, np.int64)
+    words[0, 0] = 0
+    assert near(words, 2).doubt[0, 0] * 64 > 1
+    drawn = {tuple(_exactly(words[0].tolist(), 2, 64.0, FixedSeed(seed))) for seed in range(40)}
+    assert len(drawn) > 5
+
+
+class Repeating:
+    """Random bits that put each number in the middle of what is known of it, and count how many were asked for."""
+
+    kind, asked = NoiseSource.FIXED_SEED, 0
+
+    def bytes(self, count: int) -> bytes:
+        self.asked += count
+        return bytes([0x80, *[0] * 15]) * (count // 16)
+
+
+def test_what_lies_at_an_edge_of_the_grid_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attacker looks where float64 would have to guess: there the place follows from further bits."""
+    words = _drawn(FixedSeed(1), 1, 3)
+    monkeypatch.setattr(spherical, "_drawn", lambda *given: words)
+    value, source = near(words, 3).vectors[0, 0], Repeating()
+    edge = (np.floor(1e4 * abs(value)) + 0.5) / abs(value)  # this scale puts the first entry at an edge
+    found = rounded(source, 1, 3, float(edge))
+    assert source.asked > 0
+    assert abs(abs(found[0, 0]) - edge * abs(value)) <= 0.5 + 1e-9
+    quiet = Repeating()
+    rounded(quiet, 1, 3, float(edge * (1 + 1e-6)))
+    assert quiet.asked == 0
 
 
 # What it promises
@@ -130,7 +161,7 @@ def test_noise_keeps_the_promise(d: int) -> None:
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_noise_divided_by_root_two_is_found_out(monkeypatch: pytest.MonkeyPatch, d: int) -> None:
-    monkeypatch.setattr(metric, "spherical", lambda *given: spherical(*given) / math.sqrt(2))
+    monkeypatch.setattr(metric, "rounded", lambda *given: rounded(*given[:3], given[3] / math.sqrt(2)))
     assert attack(Metric(3.0, 2.0, FixedSeed(12)), d, DRAWS) > 2
 
 

@@ -1,22 +1,42 @@
 """Rounding (laws 5 and 13): is there a lot that one record moves by more than the clip norm and η?"""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dpnlp.accounting.subsampling import Sampling, Schedule
+from dpnlp.checks import BadInput
+from dpnlp.data.arrays import Arrays
 from dpnlp.federated import Averaging, LocalSGD
 from dpnlp.models import t5
 from dpnlp.models.cross_entropy import losses
 from dpnlp.models.layers import Linear
 from dpnlp.models.seq2seq import shifted
-from dpnlp.training.clipping import Clipping
+from dpnlp.training import Options, Plan, rounding, train
+from dpnlp.training.clipping import Clipping, Rule, clipped_sum
+from dpnlp.training.parameters import apart
+from dpnlp.training.rounding import UNIT
 
+from .architectures import CASES
+from .climbing import climbed
 from .conftest import THOROUGH
 from .lots import ALLOWED, Engine
 
 SMALL = {"width": 32, "heads": 2, "head_width": 16, "hidden": 48, "encoder_layers": 1, "decoder_layers": 1}
+
+
+QUICK = {
+    ("t5", "bfloat16"): Rule.FLAT,
+    ("gcn", "float32"): Rule.AUTOMATIC,
+    ("every layer, and a stray weight", "float32"): Rule.PER_LAYER,
+}
 
 
 def pairs(lengths, longest, rng, vocabulary=40):
@@ -68,14 +88,8 @@ def test_positions_that_nearly_cancel_keep_the_clip_bound(inputs, outputs, posit
 
     @jax.jit
     def each(batch):
-        from dpnlp.training import clipping
-        from dpnlp.training.parameters import apart
-
-        parts = apart(model)
-        one = jnp.eye(at_once)
-        return jax.lax.map(
-            lambda w: clipping.clipped_sum(chosen, parts, batch, w, Clipping(1.0)).gradients["layer.kernel"], one
-        )
+        parts, one = apart(model), jnp.eye(at_once)
+        return jax.lax.map(lambda w: clipped_sum(chosen, parts, batch, w, Clipping(1.0)).gradients["layer.kernel"], one)
 
     for _ in range(tries(4)):
         near = np.abs(np.asarray(best) + rng.normal(size=(at_once, 3)))
@@ -135,3 +149,76 @@ def test_a_user_more_changes_no_bit_of_what_others_train(report, tries):
     engine = Engine(Chaos(), chosen, x, batch=16, of=of, most=each, contribution=contribution)
     worst = max(engine.moved(range(count), int(rng.integers(count))) for count in rng.integers(2, users, size=tries(4)))
     report("a user more, local training that is chaotic", ALLOWED, worst)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_no_record_that_is_sought_for_moves_a_batch_by_more_than_the_clip_norm(name, dtype, report):
+    """Thoroughly in 10,080 tries for each architecture and compute type, a third of them by each rule of clipping."""
+    if not THOROUGH and (name, dtype) not in QUICK:
+        pytest.skip("left to `make redteam`")
+    for rule in Rule if THOROUGH else [QUICK[name, dtype]]:
+        report(f"{name}, {dtype}, {rule} clipping", ALLOWED, climbed(name, dtype, rule, 3_360 if THOROUGH else 96))
+
+
+def test_squares_too_small_for_float32_hide_no_length(report):
+    """Inputs of 10⁻¹⁹ and gradients of 10¹⁸: the squares of the inputs vanish, the products do not."""
+    shape, worst = (768, 20), 0.0
+    model = Products(*shape)
+    parts = apart(model)
+    for power in np.linspace(-21, -17, 9):
+        x = np.full((1, 2, shape[0]), 10.0**power, np.float32)
+        g = np.full((1, 2, shape[1]), 4e18, np.float32)
+        found = clipped_sum(chosen, parts, (x, g), jnp.ones(1), Clipping(1.0)).gradients["layer.kernel"]
+        worst = max(worst, float(np.linalg.norm(np.asarray(found, np.float64))))
+    report("inputs whose squares vanish", ALLOWED, worst)
+
+
+@given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60), st.integers(1, 400))
+def test_a_lot_is_added_up_as_exactly_as_is_proved(values, times):
+    """However many batches there are, what is carried along is a small part of the sum, so that it loses nothing."""
+    high = low = np.float32(0)
+    exact, allowed = Fraction(0), 0.0
+    for value in np.float32(values * (1 + times // len(values))):
+        before = abs(float(high))
+        high, low = map(np.float32, _two_sum(high, low, value))
+        exact += Fraction(float(value))
+        assert abs(float(low)) <= UNIT * abs(float(high))
+        allowed += 2.1 * UNIT**2 * (before + abs(float(high)) + abs(float(value)))
+    assert abs(Fraction(float(high)) + Fraction(float(low)) - exact) <= allowed
+
+
+_two_sum = jax.jit(rounding.two_sum)
+
+
+def test_batches_whose_sums_would_round_too_much_are_refused_before_a_run():
+    x = np.zeros((262_144, 3), np.float32)
+    schedule = Schedule(len(x), len(x), 1, Sampling.POISSON)
+    plan = Plan(schedule, Clipping(1.0), 1.0, 1e-9, schedule.sampling.adjacencies[0])
+    with pytest.raises(
+        BadInput, match=r"physical_batch = \d+: with lots of 262144 rounding could lift what one example "
+    ):
+        train(Arrow(3), chosen, Arrays(x), plan, optax.sgd(0.1), Options(262_144))
+
+
+@pytest.mark.parametrize("width", [3, 7, 8, 13])
+@pytest.mark.parametrize("users", [3, 5, 8])
+def test_what_a_user_trains_has_the_same_bits_in_every_place_of_a_batch(width, users, report):
+    """One user in all places, and then others in all but one: chaotic training shows every bit."""
+    rng, parts, local = np.random.default_rng(width), apart(Chaos(width)), LocalSGD(1.0, 6, 2)
+
+    @jax.jit
+    def trained(x):
+        keys = jax.random.split(jax.random.key(0), x.shape[:2])
+        loss = lambda model, batch: chosen(model, batch[1])  # noqa: E731
+        return jax.vmap(lambda key, own: local.moved(loss, parts, (key, own), jnp.ones(3, bool))[0])(keys, x)
+
+    one = np.float32(rng.normal(size=(3, width)))
+    found_first, differing = None, 0
+    for place in range(users):
+        x = np.float32(rng.normal(size=(users, 3, width)))
+        x[place] = one
+        found = trained(x)
+        own = np.concatenate([np.asarray(value[place]).ravel() for value in found.values()])
+        found_first = own if found_first is None else found_first
+        differing += int(np.sum(own != found_first))
+    report(f"a user in each place of {users}, width {width}", 0, differing)

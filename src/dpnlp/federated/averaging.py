@@ -19,10 +19,11 @@ import jax
 import jax.numpy as jnp
 
 from dpnlp.bookkeeping import Array
-from dpnlp.federated.estimators import Weights
+from dpnlp.federated.estimators import FINENESS, Estimator, Weights
 from dpnlp.federated.local import LocalSGD
 from dpnlp.federated.quantile import Quantile
 from dpnlp.guarantee import Term
+from dpnlp.training import rounding
 from dpnlp.training.clipping import Loss, clipped_total
 from dpnlp.training.contributions import Seen, Sums
 from dpnlp.training.parameters import Parameters, Parts
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class Beside(NamedTuple):
     """What is summed up over users besides their updates; it is private."""
 
-    weight: Array  # Σ w_k
+    weight: Array  # Σ w_k, in whole steps: no order of summation changes it
     within: Array  # Σ (b_k − ½), with b_k = 1 where an update was within the clip norm
 
 
@@ -58,11 +59,6 @@ class Averaging:
     weights: Weights = field(default_factory=Weights)
     quantile: Quantile | None = None
 
-    @property
-    def amplifies(self) -> bool:
-        """Local training is chaotic: within some dozen steps the last bit grows to the whole update."""
-        return True
-
     def check(self, plan: "Plan") -> None:
         if self.quantile:
             self.quantile.check(plan)
@@ -83,7 +79,7 @@ class Averaging:
         return jnp.ones(()) if self.quantile else ()
 
     def nothing(self) -> Beside:
-        return Beside(jnp.zeros(()), jnp.zeros(()))
+        return Beside(jnp.zeros((), jnp.int32), jnp.zeros(()))
 
     def of(
         self, plan: "Plan", loss: Loss, parts: Parts, carried: Any, batch: Any, weights: Array, per_record: int
@@ -93,28 +89,33 @@ class Averaging:
         examples = users[1].sum(axis=1)  # n_k; the same in every round
         real, w = examples > 0, self.weights.of(examples)
         scale = carried if self.quantile else 1.0
-        found = clipped_total({name: -value / scale for name, value in delta.items()}, w, plan.clipping)
+        left = self.quantile.left(plan) if self.quantile else 1.0
+        found = clipped_total({name: -value / scale for name, value in delta.items()}, left * w, plan.clipping)
         seen = Seen(
             records=real.sum(),
             loss=jnp.sum(jnp.where(real, losses, 0)),
             clipped=jnp.sum(real & (found.norms > plan.clipping.norm)),
             not_finite=jnp.sum(real & ~jnp.isfinite(found.norms)),
         )
-        return Sums(found.total, seen, Beside(w.sum(), jnp.sum(jnp.where(real, found.whole - 0.5, 0))))
+        return Sums(
+            found.total,
+            seen,
+            Beside(jnp.sum(w * FINENESS, dtype=jnp.int32), jnp.sum(jnp.where(real, found.whole - 0.5, 0))),
+        )
+
+    def rounding(self, plan: "Plan", loss: Loss, parts: Parts, example: Any, records: int, per_record: int) -> float:
+        """That of sums of updates, and of what is then made of a sum: an estimate, and the count beside it."""
+        after = self.quantile.part(plan) * plan.schedule.lot_size if self.quantile else 0.0
+        if self.weights.estimator is Estimator.CLIPPED:
+            after += self.weights.expected(plan)
+        return rounding.of_terms(records) + rounding.of_parts(records + after)
 
     def query(self, plan: "Plan", sums: Sums) -> tuple[Query, Query | tuple[()]]:
         """The updates by their estimator and, where the clip norm adapts, the count: one user moves it all by S."""
-        left: float = 1.0
-        count: Any = ()
-        if self.quantile:
-            left, count = self.quantile.left(plan), self.quantile.bounded(plan, sums.beside.within)
-
-        def scaled(total: Parameters) -> Parameters:
-            updates = self.weights.bounded(plan, total, sums.beside.weight)
-            return {name: left * update for name, update in updates.items()}
-
-        lost = Query(scaled(sums.lost), jax.tree.map(jnp.zeros_like, count)) if sums.lost else ()
-        return Query(scaled(sums.gradients), count), lost
+        count = self.quantile.bounded(plan, sums.beside.within) if self.quantile else ()
+        bounded = partial(self.weights.bounded, plan, weight=sums.beside.weight / FINENESS)
+        lost = Query(bounded(sums.lost), jax.tree.map(jnp.zeros_like, count)) if sums.lost else ()
+        return Query(bounded(sums.gradients), count), lost
 
     def gradient(self, plan: "Plan", answer: Query, carried: Any) -> tuple[Parameters, Any]:
         """−Δ̃, and the next scale."""

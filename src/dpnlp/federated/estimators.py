@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from dpnlp.training.plan import Plan
 
 
+FINENESS = 2**10
+"""The weights of users are whole multiples of 1/1024, so that the sum of two million of them is exact."""
+
+
 class Estimator(StrEnum):
     """What the sum is divided by."""
 
@@ -57,7 +61,7 @@ class Weights:
 
     def of(self, examples: Array) -> Array:
         """w_k of users with so many examples; one with none is padding and weighs 0."""
-        share = 1.0 if self.full is None else jnp.minimum(examples / self.full, 1.0)
+        share = 1.0 if self.full is None else jnp.ceil(jnp.minimum(examples / self.full, 1.0) * FINENESS) / FINENESS
         return jnp.where(examples > 0, share, 0.0)
 
     def expected(self, plan: "Plan") -> float:

@@ -16,6 +16,7 @@ from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.grid import from_grid, step_below, to_grid
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
+from dpnlp.mechanisms.spherical import rounded
 
 Rows = npt.NDArray[np.float64]
 """[vectors, d]"""
@@ -53,18 +54,16 @@ class Metric(Mechanism):
         their cells does. Rounding moves two answers apart by at most √d steps, 1/64η, for which the noise makes up: ε
         holds for the whole diameter.
 
-        What is not: z itself is computed in float64 from 52 random bits a number, with a relative error below 2^−47.
-        With a chance of about d²·10⁻¹² it is rounded to another place of the grid than the exact z; but for that chance
-        what comes out is what the exact mechanism gives. Whatever is computed from the noisy vector alone, such as the
-        nearest word, adds nothing to this, in whatever precision.
+        The noise itself has the exact distribution (`spherical`), so that δ is 0. Whatever is computed from the noisy
+        vector alone, such as the nearest word, adds nothing to this, in whatever precision.
         """
         rows = np.asarray(vectors, dtype=np.float64)
         if rows.ndim != 2 or not rows.shape[1]:
             raise BadInput(f"vectors of shape {rows.shape}: there must be one row of numbers for each.")
         count, d = rows.shape
         step = step_below(1 / (_FINENESS * self.eta * math.sqrt(d)))
-        eta = self.epsilon / (self.diameter + math.sqrt(d) * step)
-        steps = to_grid(rows, step) + to_grid(spherical(self.source, count, d) / eta, step)
+        scale = (self.diameter + math.sqrt(d) * step) / self.epsilon / step * (1 + 2.0**-50)  # rounded up
+        steps = to_grid(rows, step) + rounded(self.source, count, d, scale).ravel()
         return from_grid(steps, step, rows.shape)
 
     def event(self) -> events.ApproximateDP:
@@ -81,22 +80,6 @@ class Metric(Mechanism):
     ) -> Guarantee:
         """What one vector's release promises: by nature local, with any two answers as neighbours."""
         return super().guarantee(unit, adjacency, trust)
-
-
-def spherical(source: Source, count: int, d: int) -> Rows:
-    """Vectors of density ∝ exp(−‖z‖), as Feyisetan et al. (2020) draw them: [count, d].
-
-    The direction is that of d normals, uniform on the sphere; the radius is Gamma(d, 1), a sum of d exponentials.
-    """
-    pairs = -(-d // 2)
-    words = np.frombuffer(source.bytes(8 * count * (d + 2 * pairs)), dtype="<u8").reshape(count, -1)
-    u = ((words >> 12) + 0.5) * 2.0**-52  # in (0, 1), both ends left out
-    logs = np.log(u[:, : d + pairs])
-    angles = 2 * np.pi * u[:, d + pairs :]
-    sizes = np.sqrt(-2 * logs[:, d:])  # Box and Muller (1958)
-    normals = np.concatenate((sizes * np.cos(angles), sizes * np.sin(angles)), axis=1)[:, :d]
-    radius = -np.sum(logs[:, :d], axis=1, keepdims=True)
-    return np.asarray(radius * normals / np.linalg.norm(normals, axis=1, keepdims=True), dtype=np.float64)
 
 
 def diameter(vectors: npt.ArrayLike) -> float:

@@ -1,7 +1,7 @@
 """One vector for a whole text, from an encoder that was trained for it (Reimers and Gurevych 2019).
 
 The vector is the mean of the states of a text's tokens, brought to length 1. Texts that mean alike have vectors that
-point alike.
+point alike. A text's vector depends on that text alone, to the last bit (law 13).
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
+from dpnlp.models.alone import each_alone
 from dpnlp.models.lstm import mean
 from dpnlp.models.pretrained.encoders import Encoder, load_encoder
 
@@ -29,9 +30,12 @@ Vectors = NDArray[np.float32]
 
 
 class SentenceEncoder:
-    """Texts to vectors. A text of more than `longest` tokens is cut."""
+    """Texts to vectors. A text of more than `longest` tokens is cut.
 
-    def __init__(self, encoder: Encoder, longest: int = 128, batch: int = 128) -> None:
+    How far a text is padded follows from its own length, and `batch` of one shape are computed at once, always as many.
+    """
+
+    def __init__(self, encoder: Encoder, longest: int = 128, batch: int = 32) -> None:
         if encoder.tokenizer is None:
             raise BadInput(f"encoder = {encoder.name}: its folder has no tokenizer; add the files of the tokenizer.")
         self.encoder, self.width = encoder, encoder.model.config.width
@@ -51,11 +55,14 @@ class SentenceEncoder:
             return np.zeros((0, self.width), np.float32)
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # A refusal would tell of the text.
         tokens = self._tokenizer(clean, truncation=True, max_length=self.longest)["input_ids"]
-        order = np.argsort([len(ids) for ids in tokens], kind="stable")
         found = np.zeros((len(tokens), self.width), np.float32)
-        for start in range(0, len(order), self.batch):
-            rows = order[start : start + self.batch]
-            found[rows] = self._encoded([tokens[row] for row in rows])
+        ladder = np.array([*(length for length in LENGTHS if length < self.longest), self.longest])
+        lengths = ladder[np.searchsorted(ladder, [len(ids) for ids in tokens])]
+        for length in np.unique(lengths).tolist():
+            alike = np.flatnonzero(lengths == length)
+            for start in range(0, len(alike), self.batch):
+                rows = alike[start : start + self.batch]
+                found[rows] = self._encoded([tokens[row] for row in rows], length)
         return found
 
     def refuse_unknown(self, texts: Sequence[str]) -> None:
@@ -72,9 +79,7 @@ class SentenceEncoder:
                 "one for their language."
             )
 
-    def _encoded(self, tokens: list[list[int]]) -> Vectors:
-        longest = max(map(len, tokens))
-        length = next(length for length in (*LENGTHS, longest) if length >= longest)
+    def _encoded(self, tokens: list[list[int]], length: int) -> Vectors:
         ids = np.full((self.batch, length), self._tokenizer.pad_token_id, np.int32)
         mask = np.zeros((self.batch, length), np.int32)
         for row, found in enumerate(tokens):
@@ -84,5 +89,8 @@ class SentenceEncoder:
 
 @partial(jax.jit, static_argnums=0)
 def _vectors(structure: Any, weights: Any, ids: Array, mask: Array) -> Array:  # [batch, length] -> [batch, width]
-    pooled = mean(nnx.merge(structure, weights)(ids, mask), mask)
-    return pooled / jnp.maximum(jnp.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+    def vectors(ids: Array, mask: Array) -> Array:
+        pooled = mean(nnx.merge(structure, weights)(ids, mask), mask)
+        return pooled / jnp.maximum(jnp.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+
+    return each_alone(vectors, ids, mask)

@@ -29,6 +29,7 @@ from dpnlp.guarantee import Exposure
 from dpnlp.mechanisms import Gaussian, Laplace
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.models import cross_entropy, pretrained
+from dpnlp.models.alone import each_alone
 from dpnlp.models.pretrained import Pretrained
 from dpnlp.models.pretrained.weights import readable
 from dpnlp.models.seq2seq import Seq2Seq
@@ -237,5 +238,9 @@ class Autoencoder:
 @partial(jax.jit, static_argnames="structure")
 def _encoded(structure: Any, weights: Any, ids: jax.Array, mask: jax.Array) -> jax.Array:
     """The encoder's last states, [batch, l, d_tok]."""
-    model: Seq2Seq = nnx.merge(structure, weights)
-    return model.encode(ids, mask)
+
+    def states(ids: jax.Array, mask: jax.Array) -> jax.Array:
+        model: Seq2Seq = nnx.merge(structure, weights)
+        return model.encode(ids, mask)
+
+    return each_alone(states, ids, mask)

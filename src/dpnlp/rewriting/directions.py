@@ -42,8 +42,12 @@ class Directions:
         return cls(mean, axes, float(np.quantile(lengths, _WITHIN)))
 
     def __call__(self, vectors: Vectors) -> Places:
-        """z of each vector, not clipped. An entry that is no number counts as 0: a refusal would tell of the text."""
-        return np.nan_to_num(np.asarray((vectors - self.mean) @ self.axes, np.float32), nan=0.0)
+        """z of each vector, not clipped. An entry that is no number counts as 0: a refusal would tell of the text.
+
+        Each is a product of its own: in one of all vectors the last bits of each depend on how many there are.
+        """
+        places = np.matmul((vectors - self.mean)[:, None, :], self.axes)[:, 0]
+        return np.nan_to_num(np.asarray(places, np.float32), nan=0.0)
 
     @property
     def clip(self) -> Clip:

@@ -39,6 +39,10 @@ from dpnlp.rewriting.base import LabelledRewriter
 _AT_ONCE = 2**25
 """Similarities that are computed at once: 128 MiB of them."""
 
+_FINENESS = 2.0**11
+"""Vectors are compared in whole multiples of 2⁻¹¹. All sums of products of two that are no longer than 1 are then whole
+numbers below 2²⁴, by Cauchy and Schwarz, which float32 has without rounding."""
+
 _ASKED = 1000
 """Sentences of the bank that stand for texts when it is found out how alike its sentences are."""
 
@@ -87,7 +91,16 @@ class Bank:
 
     def nearest(self, vectors: Vectors, m: int) -> Integers:
         """The m most alike sentences for each vector, in no order: [texts, width] -> [texts, m]."""
-        return np.argpartition(vectors @ self.vectors.T, -m, axis=1)[:, -m:]
+        return np.argpartition(_whole(vectors) @ self._whole.T, -m, axis=1)[:, -m:]
+
+    @cached_property
+    def _whole(self) -> Vectors:
+        return _whole(self.vectors)
+
+
+def _whole(vectors: Vectors) -> Vectors:
+    whole: Vectors = np.rint(vectors * np.float32(_FINENESS))
+    return whole
 
 
 def _blocks(rows: Integers, width: int) -> list[Integers]:

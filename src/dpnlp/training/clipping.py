@@ -25,7 +25,7 @@ from dpnlp.checks import BadInput
 from dpnlp.training import rounding
 from dpnlp.training.contractions import contract, gram, over_pairs
 from dpnlp.training.parameters import Parameters, Parts
-from dpnlp.training.rounding import UNIT
+from dpnlp.training.rounding import FAINT, UNIT
 
 Loss = Callable[[nnx.Module, Any], Array]
 """Per-example losses [batch] of a model on a batch; each may depend on its own example alone (law 4)."""
@@ -103,6 +103,24 @@ def clipped_sum(
 
     real = jnp.any(weights.reshape(records, -1) > 0, axis=1)
     return Clipped(*_summed(books, real.astype(jnp.float32), clipping)[:2], losses)
+
+
+def rounding_of(loss: Loss, parts: Parts, example: Any, clipping: Clipping, records: int, examples: int) -> float:
+    """What rounding may add to η in batches of so many records, with so many examples each as long as this one."""
+    uses: dict[str, list[_PlannedUse]] = {}
+    for use in [] if clipping.method is Method.VMAP else _planned(loss, parts, example):
+        uses.setdefault(use.name, []).append(use)
+
+    def of_weight(own: Sequence[_PlannedUse]) -> float:
+        looked_up, products = (
+            examples * sum(math.prod(use.tap.shape[1:-1]) for use in own if use.kind in kinds)
+            for kinds in ((Kind.ROWS,), (Kind.INPUT, Kind.OUTPUT))
+        )
+        whole = not (looked_up and products)
+        rows = rounding.of_terms(records, rounding.length(looked_up, whole)) if looked_up else 0.0
+        return rows + (rounding.of_products(records, products, own[0].tap.dtype, whole) if products else 0.0)
+
+    return max(rounding.of_terms(records), *map(of_weight, uses.values()), 0.0) + rounding.of_parts(records)
 
 
 class Summed(NamedTuple):
@@ -204,9 +222,10 @@ class _Size(NamedTuple):
     type, so that the sum differs from c Σ a_t ⊗ g_t by at most that times c m. A gradient that is built has entries of
     T roundings each, and is off by T u m. Where the squared norm is a sum over pairs of positions, an entry of a Gram
     matrix over i columns is off by i u‖a_t‖‖a_s‖, and the pairs may nearly cancel: the sum is known up to (i + o + 2T +
-    4) u m², with two stages of T roundings for the T² pairs. All of it counts as part of the norm, which keeps the clip
-    bound (law 5). The norm counts as no less than √S/2, so that no part of a clipped record is longer than 2√T C
-    (`rounding`).
+    4) u m², with two stages of T roundings for the T² pairs, and one for each weight that is added up before. All of it
+    counts as part of the norm, which keeps the clip bound (law 5). The norm counts as no less than √S/2, so that no
+    part of a clipped record is longer than 2√T C (`rounding`). Squares that are too small for float32 are counted in S:
+    ‖a_t‖² and ‖g_t‖² stand in it with 2⁻¹²⁶/u more (`rounding.FAINT`).
     """
 
     squared: Array
@@ -258,9 +277,10 @@ def _size(books: Iterable["_Book"]) -> _Size:
     for (positions, scaling, depth, _, _), uses in alike.items():
         pairs, own = over_pairs(*zip(*uses, strict=True))
         squared, spread = squared + pairs, spread + own
-        doubt = doubt + depth * UNIT * positions * own
+        doubt = doubt + (depth + len(uses)) * UNIT * positions * own
         slack = slack + scaling**2 * positions * own
-    entries = max(2 * math.isqrt(math.prod(book.shape)) + 2 for book in books)
+    sizes = [sum(math.prod(book.shape) for book in books if book.direct is not None)]
+    entries = 2 * math.isqrt(max(sizes + [math.prod(book.shape) for book in books])) + 2
     return _Size(squared, doubt + (entries + len(books)) * UNIT * jnp.abs(squared), slack, spread)
 
 
@@ -319,21 +339,16 @@ class _Book:
         """Whether to build the gradient, which costs T·i·o, because its Gram matrices cost more, T²(i + o)."""
         return self.positions * sum(self.shape) > math.prod(self.shape) and not any(use.one_hot for use in self.outer)
 
-    def joined(self) -> _Outer:
-        """All uses as one, with the positions of one after those of the other."""
-        left, right = (jnp.concatenate([use[side] for use in self.outer], axis=1) for side in (0, 1))
-        return _Outer(left, right)
-
     def pairs(self) -> list[_Outer]:
         """The uses of which the squared norm has the sum over all pairs of positions."""
         if self.built or not self.outer:
             return []
-        return self.outer if any(use.one_hot for use in self.outer) else [self.joined()]
+        return self.outer if any(use.one_hot for use in self.outer) else [_joined(self.outer)]
 
     def terms(self) -> Iterator[Array]:
         """What else is to be summed up for the squared norm: [records, …, …]."""
         if self.built:
-            yield contract("bti,bto->bio", *self.joined()) ** 2
+            yield contract("bti,bto->bio", *_joined(self.outer)) ** 2
         for first, second in itertools.combinations(self.pairs(), 2):
             yield 2 * gram(first.left, second.left) * gram(first.right, second.right)
 
@@ -341,7 +356,7 @@ class _Book:
         """S where the gradient is built, and how far its norm is off, in √S; else both come with the pairs."""
         if not self.built:
             return jnp.zeros(()), 0.0
-        left, right = (jnp.sum(side.astype(jnp.float32) ** 2, axis=-1) for side in self.joined())
+        left, right = (jnp.sum(side.astype(jnp.float32) ** 2, axis=-1) + FAINT for side in _joined(self.outer))
         return jnp.sum(left * right, axis=1), (self.scaling + self.positions * UNIT) * math.sqrt(self.positions)
 
     def weighted_sum(self, factors: Array) -> Array:
@@ -350,33 +365,38 @@ class _Book:
         The factor goes into the narrower side, in the type that the model computes in. A record with a factor of 0 adds
         nothing, even if its gradient is no number: that side is set to 0, and the other one is finite in any case.
         """
-        each, total = factors[:, None, None], jnp.zeros(self.shape, jnp.float32)
+        each, parts = factors[:, None, None], list[Array]()
         if self.direct is not None:
             own = _scaled(self.direct.reshape(self.records, 1, -1), each)
-            for group in rounding.groups(self.records):
-                total += jnp.sum(own[group], axis=0).reshape(self.shape)
-            return total
-        if looked_up := [use for use in self.outer if use.one_hot]:
+            parts = [jnp.sum(own[group], axis=0).reshape(self.shape) for group in rounding.groups(self.records)]
+        looked_up = [use for use in self.outer if use.one_hot]
+        products = [use for use in self.outer if not use.one_hot]
+        whole = not (looked_up and products)
+        if looked_up:
             rows = jnp.concatenate([use.left for use in looked_up], axis=1)
             values = _by_row(rows, jnp.concatenate([_scaled(use.right, each) for use in looked_up], axis=1))
-            for group in rounding.groups(self.records):
+            for group in rounding.groups(self.records, rounding.length(rows.shape[1], whole)):
                 flat = values[group].reshape(-1, self.shape[1])
-                more = jnp.zeros(self.shape, jnp.float32).at[rows[group].reshape(-1)].add(flat)
-                total = more if group.start == 0 else total + more
-        for left, right in (use for use in self.outer if not use.one_hot):
+                parts.append(jnp.zeros(self.shape, jnp.float32).at[rows[group].reshape(-1)].add(flat))
+        if products:
+            left, right = _joined(products)
             if bookkeeping.scales_rows(self.shape):
                 left = _scaled(left, each)
             else:
                 right = _scaled(right, each)
-            for some in _pieces(left, right):
-                total += contract("bti,bto->io", *some)
-        return total
+            parts += [contract("bti,bto->io", *some) for some in _pieces(left, right, whole)]
+        return rounding.added(parts) if parts else jnp.zeros(self.shape, jnp.float32)
 
 
-def _pieces(left: Array, right: Array) -> Iterator[tuple[Array, Array]]:
+def _joined(uses: Sequence[_Outer]) -> _Outer:
+    """All uses as one, with the positions of one after those of the other."""
+    return _Outer(*(jnp.concatenate([use[side] for use in uses], axis=1) for side in (0, 1)))
+
+
+def _pieces(left: Array, right: Array, whole: bool) -> Iterator[tuple[Array, Array]]:
     """Both sides [records, T, …] in pieces that one contraction may sum up (`rounding.piece`)."""
     records, positions = left.shape[:2]
-    together, part = rounding.piece(records, positions, left.dtype)
+    together, part = rounding.piece(records, positions, left.dtype, whole)
     for those in rounding.slices(records, together):
         for there in rounding.slices(positions, part):
             yield left[those, there], right[those, there]

@@ -44,7 +44,8 @@ def gram(first: Array, second: Array) -> Array:
 def over_pairs(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, Array]:
     """Σ_ts⟨a_t, a_s⟩⟨g_t, g_s⟩ and, of it, what t = s adds, Σ_t‖a_t‖²‖g_t‖², summed over weights; both [records].
 
-    The a [records, T, i] have one shape, and the g [records, T, o] have one. With a hundred weights a GPU spends most
+    The a [records, T, i] have one shape, and the g [records, T, o] have one. What squares are too small to show is
+    made up for in those with t = s (`clipping._Size`). With a hundred weights a GPU spends most
     of its time on starting two small products for each, hence the kernel, for what the hardware multiplies as it is.
     """
     if lefts[0].shape[-1] > rights[0].shape[-1]:
@@ -62,7 +63,10 @@ def _suits(side: Array) -> bool:
 
 def by_einsum(lefts: Sequence[Array], rights: Sequence[Array]) -> tuple[Array, Array]:
     """The sums `over_pairs`, a product for each weight and side."""
-    products = [gram(left, left) * gram(right, right) for left, right in zip(lefts, rights, strict=True)]
+    faint = rounding.FAINT * jnp.eye(rights[0].shape[1], dtype=jnp.float32)
+    products = [
+        (gram(left, left) + faint) * (gram(right, right) + faint) for left, right in zip(lefts, rights, strict=True)
+    ]
     terms = sum(products[1:], start=products[0])  # added up first: one sum over what has one shape
     return rounding.total(terms), jnp.trace(terms, axis1=1, axis2=2)
 
@@ -138,9 +142,10 @@ def _program(weights: int, positions: int, *references: Any) -> None:
         return total
 
     def run(left: Any, right: Any) -> None:
-        pairs = products(left, jnp.int32(0), left.shape[2] // COLUMNS)
-        pairs *= products(right, stretch * BLOCKS * COLUMNS, min(BLOCKS, right.shape[2] // COLUMNS))
         row, column = (jax.lax.broadcasted_iota(jnp.int32, (T, T), axis) for axis in (0, 1))
+        faint = jnp.where((row == column) & (row < positions), jnp.float32(rounding.FAINT), 0.0)
+        pairs = products(left, jnp.int32(0), left.shape[2] // COLUMNS) + faint
+        pairs *= products(right, stretch * BLOCKS * COLUMNS, min(BLOCKS, right.shape[2] // COLUMNS)) + faint
         squared[...] = jnp.sum(pairs).reshape(1, 1, 1)
         spread[...] = jnp.sum(jnp.where(row == column, pairs, 0.0)).reshape(1, 1, 1)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from dpnlp.bookkeeping import Array
 from dpnlp.guarantee import Term
-from dpnlp.training.clipping import Loss, clipped_sum
+from dpnlp.training.clipping import Loss, clipped_sum, rounding_of
 from dpnlp.training.parameters import Parameters, Parts
 from dpnlp.training.rounding import two_sum
 
@@ -57,11 +57,6 @@ class Sums(NamedTuple):
 class Contribution(Protocol):
     """A frozen dataclass whose fields are public: they stand in the plan."""
 
-    @property
-    def amplifies(self) -> bool:
-        """Whether what one record adds may depend on its last bits: it must then be computed in one shape alone."""
-        ...
-
     def check(self, plan: "Plan") -> None:
         """Refuses a plan that it cannot keep."""
         ...
@@ -87,6 +82,10 @@ class Contribution(Protocol):
         """
         ...
 
+    def rounding(self, plan: "Plan", loss: Loss, parts: Parts, example: Any, records: int, per_record: int) -> float:
+        """What rounding may add to η in a batch of so many records, with so many examples each as long as this one."""
+        ...
+
     def query(self, plan: "Plan", sums: Sums) -> tuple[Any, Any]:
         """What is answered with noise: one record more or less moves it by at most C, all of it taken as one vector.
 
@@ -103,10 +102,6 @@ class Contribution(Protocol):
 @dataclass(frozen=True)
 class Gradients:
     """A record adds its gradient, clipped to C (Abadi et al. 2016). A plan without a clip norm has ordinary ones."""
-
-    @property
-    def amplifies(self) -> bool:
-        return False
 
     def check(self, plan: "Plan") -> None:
         """Any plan will do."""
@@ -137,6 +132,9 @@ class Gradients:
             not_finite=jnp.sum(real & ~jnp.isfinite(norms)),
         )
         return Sums(gradients, seen)
+
+    def rounding(self, plan: "Plan", loss: Loss, parts: Parts, example: Any, records: int, per_record: int) -> float:
+        return rounding_of(loss, parts, example, plan.clipping, records, per_record)
 
     def query(self, plan: "Plan", sums: Sums) -> tuple[Parameters, Any]:
         return sums.gradients, sums.lost

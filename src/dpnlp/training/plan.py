@@ -12,7 +12,7 @@ from dpnlp.accounting.planning import Question
 from dpnlp.accounting.subsampling import Schedule
 from dpnlp.checks import BadInput
 from dpnlp.events import Event
-from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Unit, round_up
+from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Term, Unit, round_up
 from dpnlp.training.clipping import Clipping
 from dpnlp.training.contributions import GRADIENTS, Contribution
 from dpnlp.training.noise import Banded, Independent
@@ -136,7 +136,10 @@ class Plan:
         found = accountant.guarantee(
             self.schedule, self.noise_multiplier, self.delta, self.adjacency, self.accountant, self.unit, self.target
         )
-        return replace(found, mechanism=self.contribution.term(found.mechanism), owner=self.owner)
+        gaussian = found.mechanism
+        if self.noise_multiplier:
+            gaussian = Term.of(gaussian.name, **dict(gaussian.parameters), rounding=ROUNDING)
+        return replace(found, mechanism=self.contribution.term(gaussian), owner=self.owner)
 
     def to_json(self) -> dict[str, Any]:
         """All of its fields, for a checkpoint to be compared with."""

@@ -7,19 +7,29 @@ Let v_r be what record r contributes, as real numbers: Σ_t fl(c_r a_t) ⊗ g_t.
 2. Records of one shape stand in a random order (`sampling.cut`). Let r be added, and be put in the place of a random
    record, which goes to the end: that order is as likely as any. So the two lots can be paired in such a way that all
    batches are equal, bit for bit, but the one that r is in and those at the end. What holds for each pair of lots holds
-   for their mixture, since the hockey-stick divergence is jointly convex.
+   for their mixture, since the hockey-stick divergence is jointly convex. A record that is exchanged is taken away and
+   added, and one unit's several records come or go one after the other.
 3. A sum in floating point differs from the true one by at most u Σ‖s‖, over all its intermediate results s, with
-   u = 2⁻²⁴. Batches are added in twice the precision (`two_sum`), so that what remains is the rounding inside of the
-   batches that differ: with r and without it, in its place and at the end, four times that of one batch.
+   u = 2⁻²⁴. What remains is the rounding inside of the batches that differ: with r and without it, in its place and at
+   the end, four times that of one batch.
 
-Of a batch, pieces are summed up by themselves, and only one of them differs. A stretch of t positions of record r adds
-up to at most c_r Σ_t ‖a_t‖‖g_t‖ ≤ √t c_r √S ≤ 2√t C, with S = Σ_t ‖a_t‖²‖g_t‖², for clipping keeps c_r √S below 2C. A
-piece of P records with T positions each has P·T intermediate results. Each consists of whole records, of half of P on
-average, the end of a record before them and the start of one after them, whose √t is 2/3 √T on average. So the piece is
-off by at most u P T (P/2 + (2 + 4/3) √T) C, and one that is a stretch of T' positions of one record by u T' 2√T C.
+A batch. Pieces of it are summed up by themselves. A stretch of t positions of record r adds up to at most c_r Σ_t
+‖a_t‖‖g_t‖ ≤ √t c_r √S ≤ 2√t C, with S = Σ_t ‖a_t‖²‖g_t‖², for clipping keeps c_r √S below 2C. All positions of a record
+add up to at most w C: w is 1, but 2√T where a part of what it contributes to a weight lies in another sum, as in a
+lookup table that is the output layer too, and the parts may nearly cancel. A piece of P records with T positions each
+has P·T intermediate results. Each consists of whole records, of half of P on average, the end of a record before them
+and the start of one after them, whose √t is 2/3 √T on average. So the piece is off by at most u P T (w P/2 + (2 + 4/3)
+√T) C; only one piece differs. A single record's piece has no other's end, and is off by u T 2√T C; where it is cut into
+stretches of T' positions, with ΣS of all of them at most S, all of them together are off by u T' 2√T C (Cauchy and
+Schwarz). Where each of P records has one term, of at most w C, as in rows of tables and in whole gradients, their sum
+is off by u w P²/2 C. Pieces and groups are added in twice the precision, and what comes out is rounded once, by u P C.
+
+A lot. Batches are added as pairs of numbers (h, l) with |l| ≤ u|h| (`two_sum`), so that each is off by at most 2u²(‖h‖
++ ‖s‖), which is 4u² B N C over B batches of N records; with r and without it, twice that.
 """
 
 import math
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -32,26 +42,37 @@ ROUNDING = 0.01
 UNIT = 2.0**-24
 """u, half of the distance between neighbouring numbers of float32, relative to them."""
 
+FAINT = 2.0**-102
+"""What a squared length may lose, relative to 1/u, where squares are too small for float32: 2⁻¹²⁶ is the least."""
+
 _FOUR = 4 * UNIT
 _PRODUCTS = 0.75 * ROUNDING / _FOUR  # what contractions may use up of η
-_TOGETHER = 128  # records whose rows of a table, or whose own gradients, are summed up at once
+_TERMS = 0.2 * ROUNDING / _FOUR  # what sums with one term for each record may
 _TENSOR_CORES = 8  # products of 16 bits that tensor cores add up before they round once, with room to spare
 
 
-def piece(records: int, positions: int, dtype: object) -> tuple[int, int]:
-    """How many records, with how many of their positions, one contraction may sum up."""
+def piece(records: int, positions: int, dtype: object, whole: bool = True) -> tuple[int, int]:
+    """How many records, with how many of their positions, one contraction may sum up.
+
+    `whole` says whether a record adds nothing to the weight but what is in this sum.
+    """
     together = records
-    while together > 1 and _inside(together, positions, positions, dtype) > _PRODUCTS:
+    while together > 1 and _inside(together, positions, positions, dtype, whole) > _PRODUCTS:
         together = -(-together // 2)
     part = positions
-    while part > 1 and _inside(together, part, positions, dtype) > _PRODUCTS:
+    while part > 1 and _inside(together, part, positions, dtype, whole) > _PRODUCTS:
         part = -(-part // 2)
     return together, part
 
 
-def groups(records: int) -> list[slice]:
-    """The records in groups that may be summed up at once where each has one term: rows of tables, whole gradients."""
-    return slices(records, _TOGETHER)
+def groups(records: int, largest: float = 1.0) -> list[slice]:
+    """The records in groups that may be summed up at once where each has one term, of at most so many C."""
+    return slices(records, max(1, math.isqrt(int(2 * _TERMS / largest))))
+
+
+def length(positions: int, whole: bool) -> float:
+    """w: how long all positions of a record together can be, in C."""
+    return 1.0 if whole else 2 * math.sqrt(positions)
 
 
 def slices(size: int, most: int) -> list[slice]:
@@ -59,20 +80,33 @@ def slices(size: int, most: int) -> list[slice]:
     return [slice(start, min(start + most, size)) for start in range(0, size, most)]
 
 
-def bound(records: int, positions: int, dtype: object = jnp.float32) -> float:
-    """η as it comes out for batches of this shape; one above `ROUNDING` is too large for what the noise is made for."""
-    together, part = piece(records, positions, dtype)
-    contractions = -(-records // together) * -(-positions // part)
-    terms, sums = min(records, _TOGETHER), len(groups(records))
-    return _FOUR * (_inside(together, part, positions, dtype) + terms**2 / 2 + (contractions + sums) * records)
+def of_products(records: int, positions: int, dtype: object = jnp.float32, whole: bool = True) -> float:
+    """What a sum of products over the positions of all records of a batch adds to η."""
+    return _FOUR * _inside(*piece(records, positions, dtype, whole), positions, dtype, whole)
 
 
-def _inside(together: int, part: int, positions: int, dtype: object) -> float:
+def of_terms(records: int, largest: float = 1.0) -> float:
+    """What a sum with one term for each record of a batch, of at most so many C, adds to η."""
+    most = groups(records, largest)[0].stop
+    return _FOUR * largest * float(most**2) / 2
+
+
+def of_parts(records: float) -> float:
+    """What a sum of such sums over a batch adds to η."""
+    return _FOUR * records
+
+
+def of_lot(batches: float, records: float) -> float:
+    """What the sum over the batches of a lot adds to η."""
+    return 8 * UNIT**2 * batches * records
+
+
+def _inside(together: int, part: int, positions: int, dtype: object, whole: bool) -> float:
     """The intermediate results of one contraction, each with its length in C, added up."""
     root = math.sqrt(positions)
-    if part < positions:
+    if together == 1:
         return _rounds(dtype) * part * 2 * root
-    return _rounds(dtype) * together * positions * (together / 2 + 10 / 3 * root)
+    return _rounds(dtype) * together * positions * (together / 2 * length(positions, whole) + 10 / 3 * root)
 
 
 def _rounds(dtype: object) -> float:
@@ -81,11 +115,26 @@ def _rounds(dtype: object) -> float:
 
 
 def two_sum(high: Array, low: Array, more: Array) -> tuple[Array, Array]:
-    """high + low + more as a number of float32 and what rounding took from it (Knuth 1969)."""
-    total = high + more
-    back = total - high
-    lost = (high - (total - back)) + (more - back)
-    return total, low + lost
+    """high + low + more as a number of float32 and what rounding took from it, no more than u of it (Knuth 1969)."""
+    total, lost = _exact(high, more)
+    return _exact(total, low + lost)
+
+
+def _exact(first: Array, second: Array) -> tuple[Array, Array]:
+    total = first + second
+    back = total - first
+    return total, (first - (total - back)) + (second - back)
+
+
+def added(parts: Iterable[Array]) -> Array:
+    """The sum of some arrays, in twice the precision."""
+    first, *others = parts
+    if not others:
+        return first
+    high, low = first, jnp.zeros_like(first)
+    for more in others:
+        high, low = two_sum(high, low, more)
+    return high + low
 
 
 def block(dtype: object) -> int:

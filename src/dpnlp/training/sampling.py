@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -129,24 +128,19 @@ class Shape(NamedTuple):
 Places = Callable[[int, int], np.random.Generator]
 """What places the records of so many examples, padded to so many tokens."""
 
-FEWEST = 4
-"""How many rows a batch must have, on a CPU, for each of them to have the same bits as in a larger batch."""
-
 
 @dataclass(frozen=True)
 class Layout:
     """What the device can take: `physical_batch` examples at once, each padded to one of `lengths`.
 
     A longer example counts as one of the largest length, to which the dataset cuts it. `multiple` devices share every
-    batch evenly. With `quarters`, what does not fill a batch goes into batches of a quarter of its size: only where a
-    row has the same bits in both. The batches of all lots have one or two shapes for each length; with owners, for each
-    length and each power of two of examples.
+    batch evenly. The batches of all lots have one shape for each length; with owners, for each length and each power of
+    two of examples. In a batch of another size the last bits of a row would be other ones.
     """
 
     physical_batch: int
     lengths: tuple[int, ...]
     multiple: int = 1
-    quarters: bool = False
 
     def __post_init__(self) -> None:
         checks.count("physical_batch", self.physical_batch)
@@ -162,14 +156,9 @@ class Layout:
         if not self.lengths or list(self.lengths) != sorted(set(self.lengths)):
             raise BadInput(f"lengths = {self.lengths}: it must be one or more lengths in ascending order; sort them.")
 
-    def sizes(self, examples: int) -> list[int]:
-        """The numbers of records in a batch: P, and where quarters are allowed P/4, if the devices can share them.
-
-        A record of more examples than fit on a device is still one record of its own.
-        """
-        shares = max(1, self.physical_batch // (examples * self.multiple))
-        parts = (1, 4) if self.quarters and shares >= 4 * FEWEST else (1,)
-        return [shares // part * self.multiple for part in parts if shares % part == 0]
+    def size(self, examples: int) -> int:
+        """The number of records in a batch; one of more examples than fit on a device is still a record of its own."""
+        return max(1, self.physical_batch // (examples * self.multiple)) * self.multiple
 
     def padded(self, longest: Integers) -> Integers:
         """For each of these numbers of tokens the smallest length that holds it, or else the largest."""
@@ -205,7 +194,7 @@ def cut(lot: Integers, layout: Layout, lengths: Numbers, places: Places, owners:
         for length in np.unique(padded)[::-1].tolist():
             alike = np.flatnonzero(padded == length)
             placed = alike[_placed(len(alike), places(width, length))]
-            batches += _filled(Shape(0, width, length), examples[placed], weights[placed], layout.sizes(width))
+            batches += _filled(Shape(0, width, length), examples[placed], weights[placed], layout.size(width))
     return sorted(batches, key=lambda batch: -batch.shape.length)
 
 
@@ -231,21 +220,16 @@ def _placed(count: int, generator: np.random.Generator) -> list[int]:
     return order
 
 
-def _filled(shape: Shape, examples: Integers, weights: NDArray[np.float32], sizes: list[int]) -> list[Batch]:
+def _filled(shape: Shape, examples: Integers, weights: NDArray[np.float32], size: int) -> list[Batch]:
     """The batches of records of one shape, in their order; the last one is filled up with a row that weighs nothing."""
-    records, whole, part = len(examples), sizes[0], sizes[-1]
-    count, rest = divmod(records, whole)
-    parts = -(-rest // part)
-    if parts * part == whole:
-        count, parts = count + 1, 0
-    cuts = np.cumsum([0] + [whole] * count + [part] * parts)
-    filled = np.append(np.arange(records), np.repeat(records - 1, cuts[-1] - records))
+    records = len(examples)
+    filled = np.minimum(np.arange(-(-records // size) * size), records - 1)
     weights = weights[filled]
     weights[records:] = 0
     rows = examples[filled]
     return [
-        Batch(shape._replace(records=int(end - start)), rows[start:end].ravel(), weights[start:end].ravel())
-        for start, end in pairwise(cuts)
+        Batch(shape._replace(records=size), rows[start:][:size].ravel(), weights[start:][:size].ravel())
+        for start in range(0, len(filled), size)
     ]
 
 
