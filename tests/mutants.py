@@ -86,6 +86,7 @@ BY_HAND = (f"{FEDERATED}a_run_without_noise_is_federated_averaging_by_hand",)
 LOCAL, FEDERATED_CLI = ("federated/test_local.py",), ("cli/test_federated.py",)
 REPLAY_MECHANISMS, REPLAY_TRAINING = "replay/test_mechanisms.py::test_", "replay/test_training.py::test_"
 REPLAY_REWRITING = "replay/test_rewriting.py::test_"
+SPLITS = "redteam/test_splits.py::test_"
 FREEZING, T5 = ("models/test_freezing.py",), ("models/test_t5.py",)
 
 
@@ -2155,7 +2156,7 @@ DEFECTS = (
         "cli/splits.py",
         "    others = [record for record in every if not has(record)]\n",
         "    others = every\n",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}training_records_among_others_are_left_out_of_what_is_scored",),
     ),
     Defect(
         "leaks: held-out records are written out and no statement names it",
@@ -2197,49 +2198,49 @@ DEFECTS = (
         "cli/evaluate.py",
         '        chosen = apart(f"data.{name}", records, learned_by(self.model, door, self._trained_on).has)\n',
         "        chosen = list(records)\n",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}a_share_of_nine_tenths_was_scored_and_now_only_what_was_kept_is",),
     ),
     Defect(
         "splits: what a run learned from is not kept",
         "cli/training.py",
         "        self.job.learned.keep(self.id)\n",
         "        pass\n",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}a_run_goes_on_with_the_records_that_it_began_with",),
     ),
     Defect(
         "splits: what an earlier run learned from is not looked at",
         "cli/training.py",
         "self.job.learned | remembered(self.door)",
         "self.job.learned",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}a_run_that_goes_on_from_another_is_not_scored_on_what_that_one_learned_from",),
     ),
     Defect(
         "splits: a run goes on with other records",
         "cli/training.py",
         "        if began is not None and began != self.job.learned:\n",
         "        if False:\n",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}a_run_goes_on_with_the_records_that_it_began_with",),
     ),
     Defect(
         "splits: members are taken for others in an audit",
         "cli/attacked.py",
         "apart(what, outside, learned.has)",
         "outside",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}an_audit_takes_no_training_record_for_another_one",),
     ),
     Defect(
         "splits: a reference has learned from the records",
         "cli/attacked.py",
         "        if any(map(learned.has, chain(self.training, self.others))):\n",
         "        if False:\n",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}an_audit_compares_with_no_model_that_has_learned_from_the_records",),
     ),
     Defect(
         "splits: scores on training data are written anywhere",
         "cli/evaluate.py",
         "        output = self._uncovered_output() if self.on_training_data else self.output\n",
         "        output = self.output\n",
-        ("redteam/test_splits.py",),
+        (f"{SPLITS}scores_on_training_data_are_asked_for_by_name_and_lie_apart",),
     ),
     Defect(
         "splits: a training record is taken for a canary",

@@ -250,12 +250,16 @@ def test_lines_are_translated_in_order_and_empty_ones_stay_empty(trained, home, 
     assert (code, out.split("\n")) == (0, lines)
 
 
-def test_a_run_is_scored_on_its_own_test_texts_unless_others_are_given(trained, dpnlp, capsys):
+def test_a_run_is_scored_on_its_own_test_texts_unless_others_are_given(trained, home, dpnlp, capsys):
     _, out, _ = dpnlp("evaluate runs/first --scoring.beams 1 --json --output lines.jsonl", capsys)
     last = json.loads((trained / "metrics.jsonl").read_text().splitlines()[-1])
     assert json.loads(out)["bleu"] == {"score": pytest.approx(last["bleu"]), "signature": last["bleu_signature"]}
-    _, other, _ = dpnlp("evaluate runs/first --scoring.beams 1 --data.test train.jsonl", capsys)
-    assert "40 records" in other
+    write_pairs(home / "others.jsonl", sentences(5, seed=3))
+    _, other, _ = dpnlp("evaluate runs/first --scoring.beams 1 --data.test others.jsonl", capsys)
+    assert "5 records" in other
+    code, _, err = dpnlp("evaluate runs/first --scoring.beams 1 --data.test train.jsonl", capsys)
+    assert code == 2
+    assert "data.test: all its records are trained on" in err
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_to_the_same_model(home, dpnlp, capsys):
