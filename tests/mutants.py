@@ -3624,6 +3624,35 @@ DEFECTS = (
         VOCABULARY,
     ),
     Defect(
+        "a signal after the last step is forgotten",
+        "cli/interruption.py",
+        "    if asked:  # after the last step\n        raise KeyboardInterrupt\n",
+        "",
+        ("cli/test_interruption.py",),
+    ),
+    Defect(
+        "a second signal is heard like the first",
+        "cli/interruption.py",
+        "            signal.signal(one, signal.SIG_DFL)\n",
+        "            pass\n",
+        ("cli/test_interruption.py",),
+    ),
+    Defect(
+        "two sweeps make the same runs",
+        "cli/sweep.py",
+        'with alone(folder, f"--runs = {folder}: another process is making the runs in it; wait until it ends."):',
+        "with suppress():",
+        ("cli/test_sweep.py::test_two_sweeps_of_one_folder_are_not_made_at_once",),
+    ),
+    Defect(
+        "what a split had no answer for before training is made up when a run goes on",
+        "cli/training.py",
+        '        if not any((row["step"], row["split"]) == (0, split) for row in self.folder.metrics()):\n'
+        "            return list(lines)\n",
+        "",
+        ("redteam/test_kills.py",),
+    ),
+    Defect(
         "a vocabulary whose maker was killed is charged again",
         "cli/vocabulary.py",
         'run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()',

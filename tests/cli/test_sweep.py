@@ -4,17 +4,22 @@ import json
 import os
 import shlex
 import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
+from dpnlp.atomic import alone
+from dpnlp.cli import sweep
 from dpnlp.cli.main import main
 from dpnlp.cli.sweep import named_as_tuned, planned
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.folder import Run
 
 from ..tasks.translators import saved, sentences, write_pairs
+from .commands import run_in
 
 SETTINGS = {
     "data": {"train": ["train.jsonl"], "test": ["test.jsonl"], "source": "de", "target": "en", "longest": 16},
@@ -126,7 +131,8 @@ def test_a_sweep_makes_what_is_missing_and_ends_in_a_table_a_plot_and_a_page(hom
     assert {row["epsilon"] for row in table["table"]} == {"inf", 8.0}
     assert (home / "plot.png").stat().st_size > 1000
     assert "<table" in (home / "runs" / "small" / "report.html").read_text()
-    assert Run(home / "runs" / "small" / "epsilon_8").guarantee.not_covered == (Exposure.HELD_OUT, Exposure.TUNING)
+    exposed = {Exposure.HELD_OUT, Exposure.TUNING, Exposure.ORIGIN}  # Nothing is known of the model it starts from.
+    assert {*Run(home / "runs" / "small" / "epsilon_8").guarantee.not_covered} == exposed
     made = {path: path.stat().st_mtime_ns for path in (home / "runs").rglob("model.safetensors")}
     assert len(made) == 2
     assert main(shlex.split(f"sweep {file}")) == 0
@@ -144,3 +150,39 @@ def test_a_run_that_fails_is_named_and_the_others_are_made(home, capsys):
     assert "lot_size_1000: it ended with exit code 2" in captured.err
     assert "must not exceed the 24" in (home / "runs" / "half" / "lot_size_1000.log").read_text()
     assert (home / "runs" / "half" / "lot_size_8" / "model").is_dir()
+
+
+def test_two_sweeps_of_one_folder_are_not_made_at_once(home, capsys):
+    file = grid(home / "busy.yaml", grid={"privacy.epsilon": ["inf", 8]})
+    (home / "runs").mkdir(exist_ok=True)
+    with alone(Path("runs/busy")):
+        assert main(["sweep", str(file)]) == 2
+    assert (
+        "--runs = runs/busy: another process is making the runs in it; wait until it ends." in capsys.readouterr().err
+    )
+
+
+def test_who_interrupts_a_sweep_interrupts_its_runs_and_is_told_how_to_go_on(home, monkeypatch):
+    """The runs are other processes, here such as take long; each is asked to end, and none is begun afterwards."""
+    file, begun = grid(home / "long.yaml", grid={"privacy.epsilon": ["inf", 8]}), []
+    asked = []
+
+    class Process:
+        def __init__(self, command, **options):
+            begun.append(command)
+            assert options["start_new_session"], "Ctrl-C reaches it twice otherwise, and a second one ends it at once"
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def wait(self):
+            while not asked:
+                time.sleep(0.01)
+            return 130
+
+        def terminate(self):
+            asked.append(self)
+
+    monkeypatch.setattr(sweep.subprocess, "Popen", Process)
+    code, _, err = run_in(home, f"sweep {file}")
+    assert code == 130
+    assert err.endswith(f"Go on with: dpnlp sweep {file}\n")
+    assert (len(begun), len(asked)) == (1, 1)

@@ -3,18 +3,20 @@
 import copy
 import itertools
 import math
-import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
 
+from dpnlp.atomic import alone, refusals, write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import from_dict, nearest, option, shown, to_dict, warn
 from dpnlp.cli.places import PICTURES, check_file
@@ -55,13 +57,16 @@ class Sweep:
         check_file("--plot", self.plot, endings=PICTURES)
         folder = self.runs or Path("runs") / self.file.stem
         grid = named_as_tuned(list(planned(self.file, folder)))
-        waiting = [one for one in grid if not one.finished]
         for one in grid if self.dry_run else ():
-            print(f"{one.name}{'' if one in waiting else '   finished'}")
+            print(f"{one.name}{'   finished' if one.finished else ''}")
         if self.dry_run:
             return
-        with ThreadPoolExecutor(max(1, self.at_once)) as workers:
-            failed = [why for why in workers.map(_made, waiting) if why]
+        with refusals(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder, f"--runs = {folder}: another process is making the runs in it; wait until it ends."):
+            for file in (file for one in grid if one.finished for file in _beside(one)):
+                file.unlink(missing_ok=True)  # A process was killed when nothing but this was left to do.
+            failed = self._made([one for one in grid if not one.finished])
         for why in failed:
             warn(why)
         made = tuple(one.runs / one.name for one in grid if one.finished)  # Others may lie in the folder, too.
@@ -71,6 +76,21 @@ class Sweep:
             raise BadInput(
                 f"{self.file}: {len(failed)} of its {len(grid)} runs could not be made; see the notes above."
             )
+
+    def _made(self, waiting: Sequence[Train | Rewrite]) -> list[str]:
+        """Makes the runs, and says what went wrong. Whoever interrupts it lets those at hand keep what they have."""
+        running = _Running()
+        with ThreadPoolExecutor(max(1, self.at_once)) as workers:
+            tasks = [workers.submit(running.make, one) for one in waiting]
+            try:
+                return [why for task in tasks if (why := task.result())]
+            except KeyboardInterrupt:
+                for task in tasks:
+                    task.cancel()
+                running.stop()
+        chosen = ["--runs", str(self.runs)] if self.runs else []
+        command = shlex.join(["dpnlp", "sweep", str(self.file), *chosen])
+        raise KeyboardInterrupt(f"interrupted; what is done is kept. Go on with: {command}")
 
 
 def named_as_tuned(grid: Sequence[Train | Rewrite]) -> list[Train | Rewrite]:
@@ -179,18 +199,45 @@ def _word(name: str, value: Any) -> str:
     return f"{name.rpartition('.')[2]}_{spelled}"
 
 
-def _made(asked: Train | Rewrite) -> str:
-    """Makes a run in a process of its own, and says what went wrong, if anything did."""
-    path = asked.runs / asked.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    settings = path.with_name(f"{asked.name}.yaml")
-    settings.write_text(yaml.safe_dump({**to_dict(asked), "resume": asked.begun}, sort_keys=False), encoding="utf-8")
-    log = path.with_name(f"{asked.name}.log")
-    with log.open("a", encoding="utf-8") as file:
+class _Running:
+    """Runs in processes of their own, which hear of an interruption from here alone."""
+
+    def __init__(self) -> None:
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def make(self, asked: Train | Rewrite) -> str:
+        """Makes a run, and says what went wrong, if anything did."""
+        settings, log = _beside(asked)
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        write(settings, yaml.safe_dump({**to_dict(asked), "resume": asked.begun}, sort_keys=False))
         command = [sys.executable, "-m", "dpnlp", asked.VERB, str(settings)]
-        code = subprocess.run(command, stdout=file, stderr=file, env=os.environ, check=False).returncode
-    if code == 0:
-        settings.unlink()
-        log.unlink()
-        return ""
-    return f"{asked.name}: it ended with exit code {code}; {log} says why."
+        with log.open("a", encoding="utf-8") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+            self._processes.add(process)
+            if self._stopped:
+                self._end(process)
+            code = process.wait()
+        if code == 0:
+            settings.unlink()
+            log.unlink()
+            return ""
+        return f"{asked.name}: it ended with exit code {code}; {log} says why."
+
+    def stop(self) -> None:
+        """Asks all of them to end."""
+        self._stopped = True
+        for process in list(self._processes):
+            self._end(process)
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        """Asks one to end, once, for a second signal would end it before it has kept anything."""
+        with suppress(KeyError):
+            self._processes.remove(process)
+            process.terminate()
+
+
+def _beside(asked: Train | Rewrite) -> tuple[Path, Path]:
+    """The settings of a run, and what it says, while it is made."""
+    path = asked.runs / asked.name
+    return path.with_name(f"{asked.name}.yaml"), path.with_name(f"{asked.name}.log")
