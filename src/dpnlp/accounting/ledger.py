@@ -23,6 +23,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,41 +230,50 @@ class Ledger:
         Only an interrupted write may leave a line that cannot be read. It stays where it is, marked, and the next
         line is its repair. A repair has no freedom: should its own writing be interrupted, the rest of it is written.
         """
-        releases, warnings = list[Release](), list[str]()
-        budget, head, mending = None, _sha256(b"dpnlp ledger"), b""
-        number, rest = 0, data
-        while rest:
-            number += 1
-            place = f"{self.path}, line {number}"
-            line, newline, rest = rest.partition(b"\n")
-            if match := _SEAL.fullmatch(line):
-                if _sha256(match[1] + b"}") != match[2].decode():
-                    raise _damaged(place)
-                record = _parse(line, head, place)
-                if isinstance(record, Release):
-                    releases.append(record)
-                else:
-                    budget = record
-                if not newline:
-                    mending = b"\n"
-                    warnings.append(f"{place}: its writing was interrupted, but only its end of line is missing.")
-                head = _sha256(line)
-                continue
-            if _SEAL.match(line) or (newline and not line.endswith(_TORN)):
+        releases, budget, found, end, mending = _read_lines(self.path, data)
+        warnings = (*found, *self._compare(data, anchor))
+        return Contents(releases, budget, warnings), end, mending
+
+
+@lru_cache(maxsize=4)
+def _read_lines(path: Path, data: bytes) -> tuple[tuple[Release, ...], Budget | None, tuple[str, ...], Anchor, bytes]:
+    """What stands in the lines of a ledger; the same lines, which are looked at again and again, are read once."""
+    releases, warnings = list[Release](), list[str]()
+    budget, head, mending = None, _sha256(b"dpnlp ledger"), b""
+    number, at = 0, 0
+    while at < len(data):
+        number += 1
+        place = f"{path}, line {number}"
+        end = data.find(b"\n", at)
+        newline = end >= 0
+        line, at = data[at : end if newline else len(data)], end + 1 if newline else len(data)
+        if match := _SEAL.fullmatch(line):
+            if _sha256(match[1] + b"}") != match[2].decode():
                 raise _damaged(place)
-            fragment = line.removesuffix(_TORN) if newline else line
-            repair = _seal(Repair(number, _sha256(fragment)), head)
-            due = (b"" if newline else _TORN + b"\n") + repair + b"\n"
-            if rest.startswith(due):
-                rest = rest[len(due) :]
-            elif due.startswith(rest):
-                mending, rest = due[len(rest) :], b""
+            record = _parse(line, head, place)
+            if isinstance(record, Release):
+                releases.append(record)
             else:
-                raise _damaged(place)
-            warnings.append(f"{place}: its writing was interrupted, before anything was released on its account.")
-            number, head = number + 1, _sha256(repair)
-        warnings += self._compare(data, anchor)
-        return Contents(tuple(releases), budget, tuple(warnings)), Anchor(number, head), mending
+                budget = record
+            if not newline:
+                mending = b"\n"
+                warnings.append(f"{place}: its writing was interrupted, but only its end of line is missing.")
+            head = _sha256(line)
+            continue
+        if _SEAL.match(line) or (newline and not line.endswith(_TORN)):
+            raise _damaged(place)
+        fragment = line.removesuffix(_TORN) if newline else line
+        repair = _seal(Repair(number, _sha256(fragment)), head)
+        due = (b"" if newline else _TORN + b"\n") + repair + b"\n"
+        if data.startswith(due, at):
+            at += len(due)
+        elif due.startswith(rest := data[at:]):
+            mending, at = due[len(rest) :], len(data)
+        else:
+            raise _damaged(place)
+        warnings.append(f"{place}: its writing was interrupted, before anything was released on its account.")
+        number, head = number + 1, _sha256(repair)
+    return tuple(releases), budget, tuple(warnings), Anchor(number, head), mending
 
 
 def _seal(record: Release | Budget | Repair, previous: str) -> bytes:

@@ -6,15 +6,18 @@ has to be brought first. Where one of them promises nothing for that unit or tho
 
 import math
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 
 from dpnlp import checks
 from dpnlp.accounting import composition, pld
+from dpnlp.accounting.merging import EXACT, merged
 from dpnlp.accounting.subsampling import amplified
 from dpnlp.checks import BadInput
-from dpnlp.events import ApproximateDP, Composed, Event, NonPrivate, PoissonSampled, Repeated, atoms
+from dpnlp.events import ApproximateDP, Atom, Composed, Event, NonPrivate, PoissonSampled, Repeated, atoms
 from dpnlp.guarantee import Adjacency, Unit
 
 
@@ -107,7 +110,7 @@ class Contents:
     budget: Budget | None = None
     warnings: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def counted(self) -> tuple[Release, ...]:
         """The releases that are composed: all but those that wrote some records out in clear."""
         return tuple(release for release in self.releases if not release.in_clear)
@@ -127,9 +130,14 @@ class Contents:
         """The column that says what the unit counts."""
         return self._largest[1]
 
-    @property
+    @cached_property
+    def _promising(self) -> tuple[Release, ...]:
+        """The releases that promise anything or, where none does, all."""
+        return tuple(release for release in self.counted if not _without_privacy(release)) or self.counted
+
+    @cached_property
     def _largest(self) -> tuple[Unit | None, str]:
-        promising = [release for release in self.counted if not _without_privacy(release)] or self.counted
+        promising = {(release.unit, release.owner): release for release in self._promising}.values()
         owners = sorted({"", *(release.owner for release in promising)})
         kinds = [(unit, owner) for unit in Unit for owner in (owners if unit.is_counted_by_owner else [""])]
         common = [kind for kind in kinds if all(release.protects(*kind) for release in promising)]
@@ -144,9 +152,8 @@ class Contents:
 
         So can releases for different units: a part of a record that comes or goes leaves another record behind.
         """
-        promising = [release for release in self.counted if not _without_privacy(release)] or self.counted
-        made_for = {release.adjacency for release in promising} or {Adjacency.ADD_REMOVE}
-        units = {(release.unit, release.owner) for release in promising}
+        made_for = {release.adjacency for release in self._promising} or {Adjacency.ADD_REMOVE}
+        units = {(release.unit, release.owner) for release in self._promising}
         return made_for.pop() if len(made_for) == 1 and len(units) <= 1 else Adjacency.REPLACE
 
     def spent(
@@ -196,7 +203,17 @@ def counted(unit: Unit, owner: str) -> str:
 
 
 def _without_privacy(release: Release) -> bool:
-    return any(isinstance(atom, NonPrivate) for atom in atoms(release.event))
+    return _is_non_private(release.event)
+
+
+def _is_non_private(event: Event) -> bool:
+    match event:
+        case Repeated(inner, _):
+            return _is_non_private(inner)
+        case Composed(parts):
+            return any(map(_is_non_private, parts))
+        case _:
+            return isinstance(event, NonPrivate)
 
 
 def _mismatch(release: Release, unit: Unit, adjacency: Adjacency, owner: str) -> str:
@@ -212,9 +229,19 @@ def _bound(releases: Sequence[Release], delta: float, adjacency: Adjacency) -> t
     """The ε of these releases together, and what to say should it be infinite."""
     parts = (release.event if release.adjacency is adjacency else _under_replace(release.event) for release in releases)
     try:
-        return pld.epsilon(Composed(tuple(parts)), delta, adjacency), f"no finite ε holds at δ = {delta}."
+        whole = Composed(tuple(parts))
+        if len(counts := atoms(whole)) > EXACT:
+            return _composed(frozenset(counts.items()), delta, adjacency), f"no finite ε holds at δ = {delta}."
+        return pld.epsilon(whole, delta, adjacency), f"no finite ε holds at δ = {delta}."
     except BadInput as problem:
         return math.inf, str(problem)
+
+
+@lru_cache(maxsize=64)
+def _composed(counts: frozenset[tuple[Atom, int]], delta: float, adjacency: Adjacency) -> float:
+    """The ε of releases of which each is made so often. It is asked for again before they are entered."""
+    parts = sorted(merged(Counter(dict(counts))).items(), key=repr)
+    return pld.epsilon(Composed(tuple(Repeated(atom, times) for atom, times in parts)), delta, adjacency)
 
 
 def _under_replace(event: Event) -> Event:
