@@ -1179,6 +1179,27 @@ DEFECTS = (
         RESUME,
     ),
     Defect(
+        "ledgers: a folder's budget forgets what its files have spent",
+        "data/ledgers.py",
+        "                known.ledger.take_over(made)\n",
+        "",
+        LEDGERS,
+    ),
+    Defect(
+        "merging: more noise than there was",
+        "accounting/merging.py",
+        "math.exp(math.floor(math.log(value) / width) * width)",
+        "math.exp(math.ceil(math.log(value) / width) * width)",
+        ("accounting/test_merging.py",),
+    ),
+    Defect(
+        "merging: drawn less often than it was",
+        "accounting/merging.py",
+        "return PoissonSampled(min(1.0, _up(q, width)), less)",
+        "return PoissonSampled(_down(q, width), less)",
+        ("accounting/test_merging.py",),
+    ),
+    Defect(
         "ledgers: a copy has none",
         "data/ledgers.py",
         "if memory.place in there or alike(memory.texts, part.texts):",

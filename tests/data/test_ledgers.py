@@ -118,6 +118,16 @@ def test_a_budget_on_a_folder_binds_whatever_is_read_in_it(data):
         charge(data / "in" / "b.txt")
 
 
+def test_a_budget_on_a_folder_counts_what_was_released_of_its_files_before(data):
+    charge(write(data / "in" / "a.txt", TEXTS[:6]))
+    DataSet.at(data / "in").set_budget(BUDGET)
+    assert spent(data / "in") == 0.6
+    with pytest.raises(BudgetExceeded, match=r"ledger: ε = 0\.6 is spent"):
+        charge(data / "in" / "a.txt")
+    DataSet.at(data / "in").set_budget(replace(BUDGET, epsilon=0.7))
+    assert len(Ledger.beside(data / "in").read().releases) == 1
+
+
 def test_no_ledger_is_charged_where_one_refuses(data):
     secret, more = write(data / "secret.txt"), write(data / "more.txt", [f"{text} again" for text in TEXTS])
     charge(more)

@@ -20,7 +20,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -126,13 +126,21 @@ class Ledger:
         """
         self._append(release)
 
+    def take_over(self, releases: Iterable[Release]) -> None:
+        """Records releases that were made already, whatever the budget says; each once."""
+        known = {release.id for release in self.read().releases}
+        for release in releases:
+            if release.id not in known:
+                known.add(release.id)
+                self._append(release, made=True)
+
     def check(self, release: Release) -> None:
         """Refuses what the budget does not allow, and records nothing."""
         contents = self.read()
         if contents.budget and release.id not in {earlier.id for earlier in contents.releases}:
             self._refuse_excess(contents, contents.budget, release)
 
-    def _append(self, record: Release | Budget) -> None:
+    def _append(self, record: Release | Budget, made: bool = False) -> None:
         """Check and write are under one lock, so that two runs cannot both take what is left of the budget."""
         with self.path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -142,7 +150,7 @@ class Ledger:
                 with self._anchoring(end):  # The process that charged it may have been killed before it could.
                     self._write(file.fileno(), mending)
                 return
-            if isinstance(record, Release) and contents.budget:
+            if isinstance(record, Release) and contents.budget and not made:
                 self._refuse_excess(contents, contents.budget, record)
             line = _seal(record, end.sha256)
             with self._anchoring(Anchor(end.lines + 1, _sha256(line))):

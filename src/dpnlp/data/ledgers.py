@@ -146,13 +146,19 @@ class DataSet:
         self.charge(replace(clear, in_clear=True), others)
 
     def set_budget(self, budget: Budget) -> None:
-        """Sets it in the ledgers beside the data, and in copies of those that are gone; others keep their own."""
+        """Sets it in the ledgers beside the data, and in copies of those that are gone; others keep their own.
+
+        What is in any ledger of the data counts from then on, as of the files in a folder.
+        """
         own = {Ledger.beside(place).path for part in self.parts for place in part.places}
         with alone(home() / "ledgers"):
-            for known in self._known():
+            every = self._known()
+            made = [release for known in every for release in known.ledger.read().releases]
+            for known in every:
                 if known.memory.place not in own and Ledger(known.memory.place).exists:
                     continue
                 known.memory.remember(known.texts)
+                known.ledger.take_over(made)
                 known.ledger.set_budget(budget.epsilon, budget.delta, budget.unit, budget.adjacency, budget.owner)
                 known.memory.keep()
 
