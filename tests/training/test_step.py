@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.data.arrays import Arrays
 from dpnlp.models.layers import Embedding, Linear
-from dpnlp.training.clipping import Clipping, Method
+from dpnlp.training.clipping import Clipping, Method, Rule
 from dpnlp.training.parameters import apart
 from dpnlp.training.plan import Plan
 from dpnlp.training.rounding import ROUNDING
@@ -314,8 +314,9 @@ def test_a_model_in_bfloat16_is_summed_and_noised_in_float32():
     assert {value.dtype for value in sums.gradients.values()} == {jnp.dtype("float32")}
 
 
+@pytest.mark.parametrize("rule", list(Rule))
 @pytest.mark.parametrize("width", [pytest.param(1, id="gradients built"), pytest.param(4, id="pairs of positions")])
-def test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm(width):
+def test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm(width, rule):
     """A gradient of one number, or of 16 that are equal, scaled in eight bits: some would be rounded above it."""
 
     def narrow(model, batch):
@@ -324,7 +325,8 @@ def test_law_5_no_rounding_of_bfloat16_lifts_a_record_above_the_clip_norm(width)
 
     rng = np.random.default_rng(0)
     data = Arrays(tuple(np.asarray(rng.uniform(1, 100, (400, 1)), np.float32) for _ in range(2)))
-    step, parameters = begun(Linear(width, width, bias=False, rngs=nnx.Rngs(0)), narrow, planned(0.5))
+    plan = replace(planned(0.5), clipping=Clipping(0.5, rule))
+    step, parameters = begun(Linear(width, width, bias=False, rngs=nnx.Rngs(0)), narrow, plan)
     sums = [summed(step, parameters, data, [row], 1).gradients["kernel"] for row in range(400)]
     each = [float(np.linalg.norm(np.asarray(total, np.float64))) for total in sums]
     assert 0.5 * 0.98 < min(each) <= max(each) <= 0.5
