@@ -190,9 +190,18 @@ GOOD = {"--examples": "1000", "--lot-size": "100", "--steps": "10", "--delta": "
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"--epsilon": "0"}, "--epsilon = 0: it must be a number above 0, or none; inf stands for no privacy."),
-        ({"--epsilon": "-3"}, "--epsilon = -3: it must be a number above 0, or none; inf stands for no privacy."),
-        ({"--epsilon": "nan"}, "--epsilon = nan: it must be a number above 0, or none; nan is not one."),
+        (
+            {"--epsilon": "0"},
+            "--epsilon = 0: it must be a number above 0 and at most 1e4, or inf,",
+        ),
+        (
+            {"--epsilon": "-3"},
+            "--epsilon = -3: it must be a number above 0 and at most 1e4, or inf,",
+        ),
+        (
+            {"--epsilon": "nan"},
+            "--epsilon = nan: it must be a number above 0 and at most 1e4, or inf,",
+        ),
         (
             {"--delta": "0"},
             "--delta = 0: it must be a number above 0 and below 1; choose it well below one in the number of",
@@ -207,14 +216,14 @@ GOOD = {"--examples": "1000", "--lot-size": "100", "--steps": "10", "--delta": "
         ({"--lot-size": "2.5"}, "--lot-size = 2.5: it must be a whole number from 1 to 1e12, or none."),
         ({"--examples": "0"}, "--examples = 0: it must be a whole number from 1 to 1e12."),
         ({"--examples": "nan"}, "--examples = nan: it must be a whole number from 1 to 1e12; nan is not one."),
-        ({"--steps": "-1"}, "--steps = -1: it must be a whole number from 1 to 1e12, or none."),
+        ({"--steps": "-1"}, "--steps = -1: it must be a whole number from 1 to 1e9, or none."),
         (
             {"--noise-multiplier": "0", "--steps": None},
             "--noise-multiplier = 0: no finite ε, such as 1.0, can hold without noise.",
         ),
         (
             {"--noise-multiplier": "-1", "--epsilon": None},
-            "--noise-multiplier = -1: it must be a number from 0 to 1e6, or none; 0 takes none.",
+            "--noise-multiplier = -1: it must be a number of 0, or from 0.01 to 1e6, or none; 0 takes none.",
         ),
         (
             {"--sampling": "bernoulli"},

@@ -151,31 +151,35 @@ def test_every_setting_of_a_wrong_type_in_a_file_is_refused(home):
     refuse_all(home, IN_FILES if THOROUGH else sample(IN_FILES, 200))
 
 
+LIES = ("NaN", "another shape", "a huge shape", "offsets beyond the end", "another type", "another name", "half")
+"""What is done to weights and must be noticed."""
 DAMAGED = [
     ("start", "config.json", f"{TRAIN} --name new --model.start {{}}", ()),
-    ("start", "model.safetensors", f"{TRAIN} --name new --model.start {{}}", ()),
+    ("start", "model.safetensors", f"{TRAIN} --name new --model.start {{}}", LIES),
     ("start", "tokenizer.json", f"{TRAIN} --name new --model.start {{}}", ()),
     ("start", "tokenizer_config.json", f"{TRAIN} --name new --model.start {{}}", ()),
     ("runs/run", "config.yaml", "evaluate {} --data.test test.jsonl", ()),
     ("runs/run", "privacy.json", "report {}", ()),
     ("runs/run", "metrics.jsonl", "report {}", ()),
     ("runs/run", "model/config.json", "predict {} bank.txt", ()),
-    ("runs/run", "model/model.safetensors", "predict {} bank.txt", ()),
+    ("runs/run", "model/model.safetensors", "predict {} bank.txt", LIES),
     ("runs/rewritten", "privacy.json", "report {}", ()),
     ("runs/rewritten", "config.yaml", "report {}", ()),
     ("runs/run", "config.yaml", "audit {} --attacks membership --records 10", ()),
     ("runs/run", "privacy.json", f"{TRAIN} --name new --model.start {{}}", ()),
     ("echo", "rewriter.json", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
     ("echo", "bank.json", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
-    ("echo", "bank.safetensors", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
+    ("echo", "bank.safetensors", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", LIES),
     ("words", "rewriter.json", "rewrite --name new --rewriter {} --data.train notes.jsonl --privacy.epsilon 3", ()),
 ]
 
 
 @pytest.mark.parametrize(("source", "file", "line", "must"), DAMAGED, ids=lambda value: str(value)[:20])
 def test_a_damaged_or_lying_file_is_refused(home, source, file, line, must):
-    cases = list(damaged(home, source, file, line, must))
-    refuse_all(home, cases if THOROUGH else sample(cases, 5))
+    found = list(damaged(home, source, file, line, must))
+    always = [bad for bad in found if not bad.may_pass]
+    cases = [bad for bad in found if bad.may_pass]
+    refuse_all(home, [*always, *sample(cases, 300 if THOROUGH else 4)])
 
 
 RUN = "--name new --model.start start"

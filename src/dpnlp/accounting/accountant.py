@@ -1,12 +1,16 @@
 """One door to the accountants: the ε of an event, and the guarantee of a schedule of noisy lots."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
 from dpnlp import checks
 from dpnlp.accounting import pld, rdp
+from dpnlp.accounting.losses import Overlong
 from dpnlp.accounting.subsampling import Schedule
+from dpnlp.checks import BadInput
 from dpnlp.events import Event
 from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit, round_up
 
@@ -28,7 +32,22 @@ DIGITS = 5
 @lru_cache(maxsize=1024)
 def epsilon(event: Event, delta: float, adjacency: Adjacency, accountant: Accountant = Accountant.PLD) -> float:
     """ε at δ of an event, by one of the accountants; infinite where the event promises nothing."""
-    return _EPSILON[accountant](event, delta, adjacency)
+    with computable():
+        return _EPSILON[accountant](event, delta, adjacency)
+
+
+@contextmanager
+def computable() -> Iterator[None]:
+    """What no float64 and no grid can hold, as one sentence."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except (ArithmeticError, ValueError, MemoryError, Overlong):
+        raise BadInput(
+            "epsilon: what these numbers cost cannot be computed, as some of them are too large or too small; choose "
+            "fewer steps, or an ε, a δ and noise of an ordinary size."
+        ) from None
 
 
 def epsilon_after(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpnlp import checks
 from dpnlp.accounting import calibration
-from dpnlp.accounting.accountant import Accountant, guarantee
+from dpnlp.accounting.accountant import Accountant, computable, guarantee
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
@@ -71,6 +71,10 @@ class Question:
 
     def answer(self) -> Plan:
         """The plan. What is missing, or too much, is named."""
+        with computable():
+            return self._answered()
+
+    def _answered(self) -> Plan:
         target, noise, lot = self.epsilon, self.noise_multiplier, self.lot_size
         timed = self.steps is not None or self.epochs is not None
         how = (self.delta, self.neighbours, self.accountant)

@@ -14,7 +14,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, warn
 from dpnlp.cli.output import attack_facts, figure, print_facts, print_guarantee, print_json, print_table
 from dpnlp.cli.places import PICTURES, check_file
-from dpnlp.cli.ranges import COUNT, DELTA, EPOCHS, EPSILON, NOISE
+from dpnlp.cli.ranges import COUNT, DELTA, EPOCHS, NOISE, STEPS, TARGET
 from dpnlp.guarantee import Adjacency, Unit
 
 
@@ -35,7 +35,7 @@ class Account:
     lot_size: int | None = option(
         None, within=COUNT, help="Records in a lot; for Poisson sampling, expected", group="the run"
     )
-    steps: int | None = option(None, within=COUNT, help="Noisy updates in all", group="the run")
+    steps: int | None = option(None, within=STEPS, help="Noisy updates in all", group="the run")
     epochs: float | None = option(
         None, within=EPOCHS, help="Instead of --steps: passes of ⌈examples/lot size⌉ steps", group="the run"
     )
@@ -43,7 +43,7 @@ class Account:
         None, within=NOISE, help="Noise on a lot's sum, in clip norms", group="the run"
     )
     epsilon: float | None = option(
-        None, within=EPSILON, help="The ε to stay within; inf for no privacy", group="the run"
+        None, within=TARGET, help="The ε to stay within; inf for no privacy", group="the run"
     )
     delta: float = option(
         within=DELTA, help="The δ of the guarantee, well below one in the number of records", group="the run"

@@ -54,6 +54,10 @@ def between(least: float, most: float, *, above: bool = False, below: bool = Fal
 # Numbers
 
 EPSILON = between(0, math.inf, above=True, remedy="inf stands for no privacy")
+TARGET = Range(
+    "above 0 and at most 1e4, or inf", lambda value: 0 < value <= 1e4 or value == math.inf, "inf stands for no privacy"
+)
+"""An ε that noise is computed for, or compared with."""
 PROMISED = between(0, 1e6, above=True)
 """An ε where there is nothing without privacy."""
 SPENT = between(0, 1e6)
@@ -63,7 +67,7 @@ DELTA_OR_0 = between(0, 1, below=True)
 SHARE = between(0, 1, above=True)
 PART = between(0, 1, below=True)
 """A share that may be nothing, but not all."""
-NOISE = between(0, 1e6, remedy="0 takes none")
+NOISE = Range("of 0, or from 0.01 to 1e6", lambda value: value == 0 or 0.01 <= value <= 1e6, "0 takes none")
 LENGTH = between(0, 1e9, above=True)
 """A norm, a sensitivity, a distance."""
 RATE = between(0, 1e4, above=True)
@@ -74,6 +78,7 @@ ANY = between(-1e100, 1e100)
 FREQUENCY = between(0, 10**12, above=True)
 COUNT = between(1, 10**12)
 """Records, steps: what is counted."""
+STEPS = between(1, 10**9)
 COUNT_OR_0 = between(0, 10**12)
 ATTACKED = between(10, 10**12, remedy="fewer tell nothing")
 """Records that an attack looks at."""

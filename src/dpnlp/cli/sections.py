@@ -17,7 +17,6 @@ from dpnlp.cli.ranges import (
     COUNT_OR_0,
     DELTA,
     EPOCHS,
-    EPSILON,
     FEW,
     FEW_OR_0,
     LENGTH,
@@ -28,6 +27,8 @@ from dpnlp.cli.ranges import (
     SHARE,
     SIZE,
     SMALL,
+    STEPS,
+    TARGET,
     between,
 )
 from dpnlp.guarantee import Adjacency, Unit
@@ -134,7 +135,7 @@ def changed(settings: F, given: Any, others: Sequence[str] = _OTHERS, sources: S
 class Privacy(ABC):
     """What is promised; a task says of whom."""
 
-    epsilon: float = option(8.0, within=EPSILON, help="The ε to stay within; inf trains without privacy")
+    epsilon: float = option(8.0, within=TARGET, help="The ε to stay within; inf trains without privacy")
     delta: float = option(1e-6, within=DELTA, help="The δ of the guarantee, well below one in the number of records")
     noise_multiplier: float | None = option(
         None,
@@ -242,7 +243,7 @@ class Learning:
 
     lot_size: int = option(256, within=COUNT, help="Records in a lot; for Poisson sampling, expected")
     epochs: float = option(10.0, within=EPOCHS, help="Passes over the data, of ⌈records/lot size⌉ steps each")
-    steps: int | None = option(None, within=COUNT, help="Instead of --learning.epochs: noisy updates in all")
+    steps: int | None = option(None, within=STEPS, help="Instead of --learning.epochs: noisy updates in all")
     rate: float = option(1e-3, within=RATE, help="The learning rate")
     optimizer: Literal["sgd", "adam", "adafactor"] = option("adam", help="What is done with a noisy gradient")
     decay: Literal["constant", "linear", "cosine", "inverse-sqrt"] = option(
