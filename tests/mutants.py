@@ -4062,6 +4062,55 @@ DEFECTS = (
         '"made_of": []',
         ("redteam/test_provenance.py",),
     ),
+    Defect(
+        "settings: a value out of its range is taken",
+        "cli/values.py",
+        "if not bounds.holds(found):",
+        "if False:",
+        ("cli/test_ranges.py",),
+    ),
+    Defect(
+        "settings: a run may be named like a path",
+        "cli/ranges.py",
+        'and not {"/", "\\\\"} & {*text}',
+        "",
+        ("cli/test_ranges.py",),
+    ),
+    Defect(
+        "settings: an alias in YAML stands for what it likes",
+        "foreign.py",
+        "if isinstance(event, yaml.AliasEvent):",
+        "if False:",
+        ("test_foreign.py",),
+    ),
+    Defect(
+        "output: texts steer the terminal",
+        "foreign.py",
+        'return _CONTROLS.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)',
+        "return text",
+        ("test_foreign.py",),
+    ),
+    Defect(
+        "output: written over what is read",
+        "cli/places.py",
+        "return one.exists() and other.exists() and one.samefile(other)",
+        "return False",
+        ("redteam/test_bad_inputs.py::test_what_does_not_go_together_is_refused",),
+    ),
+    Defect(
+        "weights: some are no numbers",
+        "models/pretrained/weights.py",
+        "not np.isfinite(tensor).all()",
+        "False",
+        ("redteam/test_bad_inputs.py::test_a_damaged_or_lying_file_is_refused",),
+    ),
+    Defect(
+        "loop: what is refused before it is charged leaves the secret",
+        "training/loop.py",
+        "        if checkpoints and not begun:\n            checkpoints.remove()\n",
+        "",
+        ("redteam/test_bad_inputs.py::test_what_does_not_go_together_is_refused",),
+    ),
 )
 
 

@@ -221,6 +221,8 @@ COMMANDS = {
     "a model in a file": f"{TRAIN} --name new --model.start notes.jsonl",
     "a model in no folder": f"{TRAIN} --name new --model.start none/none/none",
     "a model in an empty folder": f"{TRAIN} --name new --model.start temporary",
+    "a ledger in a folder": f"{TRAIN} {RUN} --privacy.ledger runs",
+    "a ledger of a rewriting in a folder": f"{REWRITE} --data.train notes.jsonl --privacy.ledger runs",
     "a ledger in a file's folder": f"{TRAIN} {RUN} --privacy.ledger notes.jsonl/ledger",
     "data in a folder": f"{TRAIN} {RUN} --data.train runs",
     "a run of this name": f"{TRAIN} --name run --model.start start",

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from dpnlp import events
 from dpnlp.accounting.releases import Budget, Contents, Release, Spent
-from dpnlp.atomic import fsync_path, prepared
+from dpnlp.atomic import fsync_path, prepared, refusals
 from dpnlp.checks import BadInput
 from dpnlp.events import Event
 from dpnlp.guarantee import Adjacency, Unit, round_up
@@ -102,8 +102,10 @@ class Ledger:
             with self.path.open("rb", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_SH)
                 return self._scan(file.read(), self._anchor())[0]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return self._scan(b"", anchor)[0]
+        except OSError as error:
+            raise BadInput(f"{self.path}: it cannot be read ({error.strerror}); name a ledger, or its place.") from None
 
     def spent(self, delta: float | None = None, unit: Unit | None = None, adjacency: Adjacency | None = None) -> Spent:
         return self.read().spent(delta, unit, adjacency)
@@ -142,7 +144,7 @@ class Ledger:
 
     def _append(self, record: Release | Budget, made: bool = False) -> None:
         """Check and write are under one lock, so that two runs cannot both take what is left of the budget."""
-        with self.path.open("ab+", buffering=0) as file:
+        with refusals(self.path), self.path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             contents, end, mending = self._scan(file.read(), self._anchor())
@@ -178,8 +180,10 @@ class Ledger:
     def _anchor(self) -> Anchor | None:
         try:
             data = self.head_path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise BadInput(f"{self.head_path}: it cannot be read ({error.strerror}); check what lies there.") from None
         if match := _ANCHOR.fullmatch(data):
             return Anchor(int(match[1]), match[2].decode())
         raise BadInput(

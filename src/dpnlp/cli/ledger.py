@@ -11,7 +11,7 @@ from dpnlp.accounting.releases import Contents, Release, Spent
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option, shown, warn
 from dpnlp.cli.output import figure, print_facts, print_json, print_table
-from dpnlp.cli.ranges import DELTA, DELTA_OR_0, FREE, PROMISED
+from dpnlp.cli.ranges import DELTA, DELTA_OR_0, FREE, LINE, PROMISED
 from dpnlp.data.ledgers import DataSet
 from dpnlp.events import ApproximateDP, Event
 from dpnlp.foreign import parse_json
@@ -71,7 +71,7 @@ class Budget:
     epsilon: float = option(within=PROMISED, help="The most that all releases together may cost")
     delta: float = option(within=DELTA, help="The δ at which that is measured")
     unit: Unit = option(Unit.EXAMPLE, help="For whom the budget is")
-    owner: str = option("", help="For users and documents, the column that says which records are one's")
+    owner: str = option("", within=LINE, help="For users and documents, the column that says which records are one's")
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours it is for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
 
@@ -98,7 +98,7 @@ class Add:
     release_delta: float = option(0.0, within=DELTA_OR_0, help="The δ that was promised with it")
     event: str | None = option(None, within=FREE, help="Instead of --epsilon: the event as JSON")
     unit: Unit = option(Unit.EXAMPLE, help="Whom the release protects")
-    owner: str = option("", help="For users and documents, the column that says which records are one's")
+    owner: str = option("", within=LINE, help="For users and documents, the column that says which records are one's")
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="Which neighbours its guarantee is for")
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")
 

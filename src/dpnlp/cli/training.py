@@ -18,6 +18,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict, warn
 from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.output import figure
+from dpnlp.cli.places import check_file
 from dpnlp.cli.splits import apart, remembered
 from dpnlp.cli.start import Start
 from dpnlp.guarantee import Exposure, Guarantee, Unit
@@ -137,6 +138,7 @@ class Training:
     def __init__(self, asked: "Train") -> None:
         from dpnlp.cli.canaries import planted
 
+        check_file("--privacy.ledger", asked.privacy.ledger)
         self.asked = asked
         self.path = asked.runs / asked.name
         self.door = Door()
@@ -150,6 +152,8 @@ class Training:
         for origin in self.door.provenance.origins:
             spent = figure(origin.promised.epsilon)
             warn(f"{origin.what} was made at ε = {spent}, which is added to what this run costs.")
+        self.options = options_of(asked, self.plan)
+        self.options.layout(self.job.dataset, self.plan)  # What it refuses is refused before anything is scored.
         self.id = self._refuse_another_start() if asked.resume else new_id()
         self._refuse_other_records()
         if asked.privacy.is_private and (note := delta_warning(asked.privacy.delta, records)):
@@ -207,7 +211,7 @@ class Training:
                 self.job.dataset,
                 self.plan,
                 learning.build().build(self.plan.schedule.steps),
-                options_of(asked, self.plan),
+                self.options,
                 trains=self.job.start.trains,
                 owners=self.job.owners,
                 secret=self._secret,
