@@ -7,8 +7,8 @@
 Where `mutants` plants defects that somebody thought of, here Cosmic Ray changes an operator, a number or a condition
 wherever there is one. It changes the text of a file and nothing else, so that decorated functions and whatever JAX
 traces are changed too. Each change is tried with the tests that should notice it: those named after the file, those of
-the defects that are planted in it, and those that import it. A process with the libraries loaded is forked for each, so
-that a change costs what its first failing test costs.
+the defects that are planted in it, and those of its package that import it. A process with the libraries loaded is
+forked for each, so that a change costs what its first failing test costs.
 
 Of each place one change can be drawn. Which ones are follows from the seed and from the lines around a place, so that
 work on one function leaves the rest of the sample as it is. What was tried is kept in .cache/mutation.jsonl: a change
@@ -188,7 +188,7 @@ def tests_of(file: str) -> tuple[str, ...]:
     package, stem = Path(file).parent, Path(file).stem
     own = [HERE / package / f"test_{stem}.py"]
     planted = [test for defect in DEFECTS if defect.file == file for test in defect.tests]
-    near = [path for place in (package, "laws", "redteam") for path in sorted((HERE / place).glob("test_*.py"))]
+    near = sorted((HERE / package).glob("test_*.py")) if package.name else []
     files = [str(path.relative_to(HERE)) for path in (*own, *_importing(file, near)) if path.exists()]
     whole = [test for test in planted if "::" not in test]
     single = [test for test in planted if "::" in test and test.partition("::")[0] not in (*files, *whole)]

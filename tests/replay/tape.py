@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import pytest
 
-from dpnlp.accounting import ledger
+from dpnlp.accounting import releases
 from dpnlp.guarantee import NoiseSource
 from dpnlp.mechanisms.exponential import Exponential
 from dpnlp.mechanisms.gaussian import Gaussian
@@ -117,7 +117,7 @@ def running(tape: Tape) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", tape.bytes)
         patch.setattr(random, "_urandom", tape.bytes)  # what `secrets` takes from the operating system
-        patch.setattr(ledger, "datetime", _Clock)
+        patch.setattr(releases, "datetime", _Clock)
         _hear_mechanisms(tape, patch)
         _hear_training(tape, patch)
         _hear_aggregations(tape, patch)

@@ -19,6 +19,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.arrays import Arrays
 from dpnlp.guarantee import Adjacency, Exposure, NoiseSource, Unit
 from dpnlp.mechanisms.randomness import FixedSeed
+from dpnlp.training import loop
 from dpnlp.training.clipping import Clipping
 from dpnlp.training.loop import Options, train
 from dpnlp.training.optimizers import Optimizer
@@ -529,3 +530,56 @@ def test_the_unit_of_a_run_is_the_plans():
     plan = Plan(SCHEDULE, Clipping(0.5), 1.0, 1e-6, Adjacency.REPLACE, unit=Unit.USER)
     guarantee = run(CASE, plan).guarantee
     assert (guarantee.unit, guarantee.adjacency, guarantee.delta) == (Unit.USER, Adjacency.REPLACE, 1e-6)
+
+
+# What hosts and versions have in common
+
+
+def test_hosts_with_secrets_of_their_own_agree_on_those_of_the_first(monkeypatch):
+    """All hosts would otherwise draw other lots and other noise, of which nobody has accounted for the sum."""
+    first = {}
+
+    def broadcast(value):
+        """As the first host sends it: each thing is told by its length."""
+        return first.setdefault(len(value), np.array(value))
+
+    monkeypatch.setattr(loop.jax, "process_count", lambda: 3)
+    monkeypatch.setattr(loop, "broadcast_one_to_all", broadcast)
+    plan = planned(Schedule(32, 8, 2))
+    records = [loop._fresh(plan, Secret.drawn(FixedSeed(host)), False, False, None, ()) for host in range(3)]
+    assert len({record.secret for record in records}) == 1
+    assert len({record.run for record in records}) == 1
+    assert records[0].secret == Secret.drawn(FixedSeed(0))
+    assert len({Secret.drawn(FixedSeed(host)) for host in range(3)}) == 3
+    fresh = [loop._fresh(plan, None, False, False, None, ()) for _ in range(3)]
+    assert len({record.secret.value for record in fresh}) == 1
+
+
+@pytest.mark.parametrize("library", [np, jax], ids=["numpy", "jax"])
+def test_a_run_goes_on_only_with_the_libraries_that_draw_what_they_drew(tmp_path, monkeypatch, library):
+    case, plan = line_case(32, 0), planned(Schedule(32, 8, 4))
+    stop = iter([False, True])
+    with pytest.raises(KeyboardInterrupt):
+        run(case, plan, folder=tmp_path / "kept", checkpoint_every=1, interrupted=lambda: next(stop))
+    monkeypatch.setattr(library, "__version__", "0.0.1")
+    with pytest.raises(BadInput, match=rf"{library.__name__} = 0.0.1: the run in .* was planned with"):
+        run(case, plan, folder=tmp_path / "kept", resume=True)
+
+
+def test_law_9_what_a_run_publishes_is_the_evaluation_and_nothing_that_its_lots_showed():
+    """Where nothing is learned and the evaluation always says the same, no coin may be seen."""
+    case, plan, shown = line_case(32, 0), planned(Schedule(32, 8, 4)), []
+    for seed in range(3):
+        history = []
+        found = run(
+            case,
+            plan,
+            optax.sgd(0.0),
+            secret=Secret.drawn(FixedSeed(seed)),
+            evaluate_every=1,
+            evaluate=lambda model: {"score": 1.0},
+            publish=history.append,
+        )
+        shown.append((history, found.history, found.guarantee, found.steps))
+    assert shown[0] == shown[1] == shown[2]
+    assert [entry.scores for entry in shown[0][1]] == [{"score": 1.0}] * 4

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
+from dpnlp.events import FixedSizeSampled, Gaussian, PoissonSampled, Repeated, TruncatedPoissonSampled
 from dpnlp.mechanisms.randomness import FixedSeed
 from dpnlp.training.sampling import Layout, Lots, Owners, Shape, cut, prefetch
 from dpnlp.training.secret import Secret
@@ -615,3 +616,44 @@ def test_no_choice_of_lots_has_many_shapes(layout, seed):
         tokens = np.sort(lengths) if generator.random() < 0.5 else lengths
         shapes |= {batch.shape for batch in cut(lot, layout, tokens, PLACES)}
     assert len(shapes) <= len(layout.lengths)
+
+
+def rate_of(event):
+    """With which probability a record is drawn where it can be, as the accountant is told."""
+    match event.event if isinstance(event, Repeated) else event:
+        case PoissonSampled(q, _) | TruncatedPoissonSampled(_, q, _, _):
+            return q
+        case FixedSizeSampled(records, lot_size, _):
+            return lot_size / records
+        case Gaussian():
+            return 1.0
+    raise AssertionError(event)
+
+
+@pytest.mark.parametrize(("records", "lot_size"), [(3, 2), (5, 3), (11, 7), (13, 6), (20, 19)])
+@pytest.mark.parametrize(
+    ("sampling", "bands"), [("poisson", 1), ("truncated-poisson", 1), ("fixed-size", 1), ("cyclic-poisson", 2)]
+)
+def test_law_1_records_are_drawn_as_often_as_is_accounted_for_where_n_is_no_multiple_of_l(
+    sampling, bands, records, lot_size
+):
+    """By the event itself, which knows nothing of how lots are drawn."""
+    if bands * lot_size > records:
+        lot_size = records // bands
+    most = {"largest_lot": records} if sampling == "truncated-poisson" else {}
+    plan, turns = Schedule(records, lot_size, 1200, Sampling(sampling), bands=bands, **most), 1200 // bands
+    drawn = Lots(plan, secret())
+    counts = np.bincount(np.concatenate([drawn.draw(step) for step in range(1200)]), minlength=records)
+    q = rate_of(plan.event(1.0))
+    assert np.all(np.abs(counts - turns * q) <= 5 * np.sqrt(turns * q * (1 - q)) + 1e-9)
+    assert abs(counts.sum() - records * turns * q) <= 5 * np.sqrt(records * turns * q * (1 - q)) + 1e-9
+
+
+@pytest.mark.parametrize(("records", "lot_size"), [(3, 2), (11, 7), (13, 6)])
+@pytest.mark.parametrize("sampling", ["shuffled", "cyclic"])
+def test_law_1_records_have_as_many_turns_as_are_accounted_for_where_n_is_no_multiple_of_l(sampling, records, lot_size):
+    plan = Schedule(records, lot_size, 17, Sampling(sampling))
+    drawn = Lots(plan, secret())
+    counts = np.bincount(np.concatenate([drawn.draw(step) for step in range(17)]), minlength=records)
+    event = plan.event(1.0)
+    assert counts.max() <= (event.count if isinstance(event, Repeated) else 1)

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from dpnlp.guarantee import NoiseSource
 from dpnlp.mechanisms.randomness import FixedSeed
@@ -70,3 +71,45 @@ def test_the_value_is_never_shown():
     secret = Secret(b"do not show this, not to anybody", NoiseSource.OS_ENTROPY)
     assert "show" not in f"{secret!r} {secret}"
     assert "OS_ENTROPY" in repr(secret)
+
+
+@pytest.mark.parametrize("bit", range(256))
+def test_all_256_bits_of_the_secret_matter(bit):
+    value = int.from_bytes(bytes(range(32)), "little")
+    secrets = [Secret(number.to_bytes(32, "little"), NoiseSource.FIXED_SEED) for number in (value, value ^ 1 << bit)]
+    assert not {*numbers(secrets[0], "lot")} & {*numbers(secrets[1], "lot")}
+    assert key_words(secrets[0], "noise") != key_words(secrets[1], "noise")
+
+
+def test_every_bit_of_a_key_is_as_likely_on_as_off_and_tells_nothing_of_another():
+    """A key of fewer than 64 bits would be found by trial: words that are equal, 0, or made of each other."""
+    secret = Secret.drawn(FixedSeed(1))
+    words = np.array([key_words(secret, "noise", step) for step in range(600)], dtype=np.uint64)
+    bits = ((words[:, :, None] >> np.arange(32, dtype=np.uint64)) & 1).reshape(600, 64).astype(float)
+    correlations = np.corrcoef(bits.T) - np.eye(64)
+    assert np.max(np.abs(bits.mean(axis=0) - 0.5)) < 5 * 0.5 / np.sqrt(600)
+    assert np.max(np.abs(correlations)) < 5.5 / np.sqrt(600)
+
+
+def test_a_generator_starts_from_as_many_bits_as_the_secret_has(monkeypatch):
+    secret, seeds = Secret.drawn(FixedSeed(1)), []
+    monkeypatch.setattr(np.random, "default_rng", seeds.append)
+    for step in range(300):
+        secret.generator("lot", step)
+    bits = np.array([[seed >> bit & 1 for bit in range(256)] for seed in seeds])
+    assert max(seed.bit_length() for seed in seeds) == 256
+    assert np.max(np.abs(bits.mean(axis=0) - 0.5)) < 5.5 * 0.5 / np.sqrt(300)
+
+
+def test_a_secret_is_32_bytes_of_its_source_and_no_others():
+    asked = []
+
+    class Counting:
+        kind = NoiseSource.OS_ENTROPY
+
+        def bytes(self, count):
+            asked.append(count)
+            return bytes(range(count))
+
+    assert Secret.drawn(Counting()).value == bytes(range(32))
+    assert asked == [32]

@@ -47,7 +47,8 @@ class FixedSeed:
 
     def restart(self, *place: int) -> None:
         """Goes to a place of its own for these numbers, so that work that was stopped goes on as it would have."""
-        self._generator = np.random.default_rng((self._seed, *place) if place else self._seed)
+        # NumPy takes a seed for the same with zeros behind it, so that how many numbers there are goes before them.
+        self._generator = np.random.default_rng((self._seed, len(place), *place) if place else self._seed)
 
     def bytes(self, count: int) -> bytes:
         return self._generator.bytes(count)

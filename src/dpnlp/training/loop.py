@@ -234,14 +234,15 @@ def _fresh(
 ) -> Record:
     """The record of a new run, the same on all hosts, and with all that a resumed run must have in common with it.
 
-    NumPy may change what a generator draws from one version to the next. A shuffled epoch that changes half-way would
-    show some records twice, which nobody has paid for.
+    NumPy and JAX may change what a generator draws from one version to the next. A shuffled epoch that changes half-way
+    would show some records twice, and one release with other noise is two, which nobody has paid for.
     """
     secret, name = secret or Secret.drawn(), bytes.fromhex(run) if run else secrets.token_bytes(8)
     if jax.process_count() > 1:
         value, name = (bytes(broadcast_one_to_all(np.frombuffer(own, np.uint8))) for own in (secret.value, name))
         secret = Secret(value, secret.kind)
-    also = {"diagnostics": diagnosed, "ledger": charged, "numpy": np.__version__, "made_of": list(made_of)}
+    libraries = {"numpy": np.__version__, "jax": jax.__version__}
+    also = {"diagnostics": diagnosed, "ledger": charged, "made_of": list(made_of), **libraries}
     return Record(name.hex(), secret, plan.to_json() | also)
 
 
