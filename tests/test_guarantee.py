@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dpnlp.checks import BadInput
-from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Term, Trust, Unit, round_up
+from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Term, Trust, Unit, percent, round_up
 
 BASE = Guarantee(
     1.0, 1e-6, Unit.EXAMPLE, Adjacency.ADD_REMOVE, Trust.CENTRAL, Term.of("gaussian", noise_multiplier=1.1)
@@ -521,3 +521,10 @@ def test_who_protects_whom():
         Unit.SUBGRAPH: {Unit.NODE},
         Unit.GRAPH: {Unit.NODE, Unit.SUBGRAPH},
     }
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "written"), [(0.95, 3, "95 %"), (0.5, 3, "50 %"), (1 / 3, 3, "33.3 %"), (0.123456, 2, "12 %")]
+)
+def test_a_share_is_written_in_hundredths(share, digits, written):
+    assert percent(share, digits) == written
