@@ -91,7 +91,7 @@ def run(home: Path, progress=None, last_words=None):
 
     noted(Checkpoints, "save", lambda step, *_: ("saving", step), lambda _, step, *__: ("saved", step))
     noted(Checkpoints, "load", after=lambda found, *_: ("loaded", found[0]))
-    noted(Ledger, "charge", lambda *_: ("charging",), lambda *_: ("charged",))
+    noted(Ledger, "enter", lambda *_: ("charging",), lambda *_: ("charged",))
     noted(Lots, "draw", after=lambda lot, step: ("lot", step, digest(lot)))
     noted(Step, "finish", after=made)
 
@@ -99,7 +99,9 @@ def run(home: Path, progress=None, last_words=None):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 4)).astype(np.float32)
     examples = (x, 2 * x[:, :1])
-    begun = any(path.name.isdecimal() for path in home.glob("checkpoints/*"))
+    kept = Checkpoints(home / "checkpoints")
+    begun = kept.last is not None  # One that is not whole does not count.
+    kept.close()
     outcome = train(
         Net(nnx.Rngs(0)),
         loss,
