@@ -21,7 +21,7 @@ from dpnlp.data.views import Rows
 from dpnlp.events import ApproximateDP
 from dpnlp.guarantee import Adjacency
 from dpnlp.runs.folder import NOT_COVERED_BY, Run
-from dpnlp.runs.privacy import Privacy
+from dpnlp.runs.privacy import Privacy, new_id
 
 from ..tasks import modellers, readers, translators
 
@@ -318,7 +318,7 @@ def test_a_promise_that_shadow_runs_refute_is_exit_code_3(home, dpnlp, runs, mon
     """They show who is in and who is out; where one is exchanged for another, that breaks no promise."""
     run = shutil.copytree(runs("classification-still"), home / "runs" / "liar", dirs_exist_ok=True)
     lied = replace(Run(run).guarantee, epsilon=0.2, adjacency=Adjacency(adjacency))
-    liar = replace(Run(run).privacy.own, event=ApproximateDP(0.2), promised=lied)
+    liar = replace(Run(run).privacy.own, run=new_id(), event=ApproximateDP(0.2), promised=lied)
     Run(run).write_privacy(Privacy((liar,), Run(run).privacy.plan))
 
     def told(self, target, drawn):
