@@ -91,9 +91,11 @@ def assert_is_whole(home, whole, workflow, moment):
     assert not (home / "runs" / "run" / "checkpoints").exists(), moment
 
 
-def moments(count, few):
-    """All of them in the thorough form; else the first, the last, and some between."""
-    return range(count) if THOROUGH else sorted({round(place) for place in np.linspace(0, count - 1, few)})
+def moments(seen, few):
+    """All of them in the thorough form; else the first, the last, some between, and that of the report."""
+    spread = {round(place) for place in np.linspace(0, len(seen) - 1, few)}
+    report = {number for number, change in enumerate(seen) if change == "open .report.html.dpnlp-unfinished"}
+    return range(len(seen)) if THOROUGH else sorted(spread | report)
 
 
 @pytest.mark.parametrize("workflow", COMMANDS)
@@ -102,14 +104,14 @@ def test_a_command_that_is_killed_at_a_change_of_the_disk_goes_on_as_if_nothing_
     seen = changes(whole, line)
     assert len(seen) > 15
     ended = 0
-    for number in moments(len(seen), QUICK[workflow]):
+    for number in moments(seen, QUICK[workflow]):
         home = copied(start, tmp_path / "home")
         moment = f"{workflow}: killed at change {number}, {seen[number]}"
         ended += killed(home, line, number)  # The last changes come a little earlier or later.
         resumed(home, line)
         assert_is_whole(home, whole, workflow, moment)
         shutil.rmtree(home)
-    assert ended >= 0.7 * len(moments(len(seen), QUICK[workflow]))
+    assert ended >= 0.7 * len(moments(seen, QUICK[workflow]))
 
 
 def test_a_rewriting_that_is_killed_again_and_again_releases_each_text_once(start, tmp_path):
