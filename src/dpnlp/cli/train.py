@@ -33,7 +33,7 @@ class Train(ABC):
     runs: Path = option(Path("runs"), help="The folder that runs are in", group="the run")
     resume: bool = option(False, help="Go on with a run that was stopped, from its last checkpoint", group="the run")
     keep_checkpoints: bool = option(
-        False, help="Keep the last checkpoint, in which the secret lies that the noise was made of", group="the run"
+        False, help="Keep the last checkpoint, which contains the noise secret", group="the run"
     )
     tuned: bool = option(
         False,

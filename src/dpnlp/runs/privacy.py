@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from dpnlp import events
@@ -162,7 +163,7 @@ class Privacy:
         """The id of the run."""
         return self.own.run
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised, all origins together."""
         return composed(self.origins)
