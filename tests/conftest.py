@@ -15,8 +15,17 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
+import signal
+import threading
+
 import pytest
 from hypothesis import settings
+
+# Whoever runs the tests may have been started to ignore signals, as nohup does; what they start must hear them.
+if threading.current_thread() is threading.main_thread():
+    for _ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(_ignored) is signal.SIG_IGN:
+            signal.signal(_ignored, signal.default_int_handler if _ignored is signal.SIGINT else signal.SIG_DFL)
 
 settings.register_profile("dpnlp", deadline=None, derandomize=True)
 settings.load_profile("dpnlp")

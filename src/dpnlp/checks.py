@@ -63,7 +63,8 @@ _CLASS = re.compile(r"\b\w+(Error|Exception): ?")
 
 def short(error: Exception) -> str:
     """What the error of another library says first, on one line, to be put into a sentence of ours."""
-    said = _CLASS.sub("", " ".join(str(error).split())).split(". ")[0].rstrip(".:")
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)  # The path is said already.
+    said = _CLASS.sub("", " ".join(text.split())).split(". ")[0].rstrip(".:")
     if isinstance(error, KeyError):
         said = f"{said} is missing"
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()

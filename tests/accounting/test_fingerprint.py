@@ -102,7 +102,7 @@ def test_what_a_crash_leaves_beside_a_ledger_is_no_part_of_the_data(
         patched.setattr(os, "replace", power_failure)
         with pytest.raises(BadInput, match="power failure"):
             fingerprint(corpus / "train.jsonl")
-        with pytest.raises(OSError, match="power failure"):
+        with pytest.raises(BadInput, match="power failure"):
             charge(corpus / "train.jsonl")
     temporary = {path.name.partition(".ledger")[2] for path in corpus.iterdir() if path.name.startswith(".")}
     assert temporary == {".key.dpnlp-unfinished", ".head.dpnlp-unfinished"}

@@ -626,7 +626,7 @@ def crashing_charge(ledger: Ledger, event: Event) -> None:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "replace", power_failure)
-        with pytest.raises(OSError, match="power failure"):
+        with pytest.raises(BadInput, match="power failure"):
             charge(ledger, event)
 
 
@@ -680,7 +680,7 @@ def test_nothing_is_charged_where_no_anchor_can_be_made(ledger: Ledger, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(atomic, "_open_alone", write_protected)
-        with pytest.raises(PermissionError, match="write-protected"):
+        with pytest.raises(BadInput, match="write-protected"):
             charge(ledger, Gaussian(4.0))
     assert ledger.path.read_bytes() == before
 

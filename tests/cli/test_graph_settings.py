@@ -4,6 +4,7 @@ import pytest
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.nodes_settings import Data
+from dpnlp.runs.provenance import Door
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def pokec(tmp_path):
 
 @pytest.mark.parametrize("words", [Data().words, 512])
 def test_the_words_of_pokec_get_as_many_columns_as_are_asked_for(pokec, words):
-    features = Data(corpus="pokec", folder=pokec, words=words).corpus_of_nodes().graph.features
+    features = Data(corpus="pokec", folder=pokec, words=words).corpus_of_nodes(Door()).graph.features
     assert features.shape == (20, words)
     assert features.sum() > 0
 
@@ -31,4 +32,4 @@ def test_the_words_of_pokec_get_as_many_columns_as_are_asked_for(pokec, words):
 def test_what_makes_features_is_refused_for_a_graph_that_has_them_already(tmp_path, given):
     ((name, value),) = given.items()
     with pytest.raises(BadInput, match=rf"^data\.{name} = {value}: the features of cora are given; leave it out\.$"):
-        Data(corpus="cora", folder=tmp_path, **given).corpus_of_nodes()
+        Data(corpus="cora", folder=tmp_path, **given).corpus_of_nodes(Door())

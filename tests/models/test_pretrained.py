@@ -333,7 +333,9 @@ def test_a_config_of_nonsense_is_refused(folder, changes, said):
 
 def test_a_config_that_is_no_json_is_refused(folder):
     (folder / "config.json").write_text("{")
-    assert refusal(pretrained.load, folder).startswith(f"{folder / 'config.json'}: it cannot be read (JSONDecodeError")
+    assert refusal(pretrained.load, folder).startswith(
+        f"{folder / 'config.json'}: it cannot be read (Expecting property name"
+    )
 
 
 NORM = "decoder.final_layer_norm.weight"
@@ -378,7 +380,7 @@ def test_weights_of_another_model_are_refused(folder, change, said):
 def test_a_damaged_file_is_refused(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1000])
-    assert refusal(pretrained.load, folder).startswith(f"{path}: it cannot be read (SafetensorError")
+    assert refusal(pretrained.load, folder).startswith(f"{path}: it cannot be read (Error while deserializing header")
 
 
 def test_a_damaged_tokenizer_is_refused(folder):

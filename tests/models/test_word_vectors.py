@@ -106,7 +106,7 @@ def test_a_wrong_line_is_refused_with_its_number(tmp_path, text, sentence):
 
 def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "vectors.txt"
-    assert refusal(read_vectors, path).startswith(f"{path}: it cannot be read (FileNotFoundError")
+    assert refusal(read_vectors, path).startswith(f"{path}: it cannot be read (No such file or directory)")
     path.write_bytes(b"the 1 2\n\xff\xfe 1 2\n")
     assert refusal(read_vectors, path).startswith(f"{path}, line 2: it has to be text in UTF-8;")
     for name, data in {"a.gz": b"the 1 2\n", "b.gz": gzip.compress(GLOVE.encode())[:-12]}.items():

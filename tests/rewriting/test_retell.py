@@ -28,6 +28,7 @@ from dpnlp.rewriting import folders, retell
 from dpnlp.rewriting.directions import Directions
 from dpnlp.rewriting.retell import Retell
 from dpnlp.rewriting.teller import Channel
+from dpnlp.runs.provenance import Door, Provenance
 from dpnlp.tasks.translation import Writing
 from dpnlp.training import Optimizer, clipping
 from dpnlp.training.parameters import apart
@@ -358,7 +359,8 @@ def folder(tmp_path_factory):
     encoder = SentenceEncoder.load(home / "encoder", longest=20)
     saved = made(texts=SENTENCES, encoder=encoder, private=True)
     retell.save(saved, home / "made")
-    folders.describe(home / "made", "retell", saved.exposures)
+    folders.describe(home / "made", "retell")
+    Door().keep(home / "made", Provenance(exposures=saved.exposures))
     return saved, home / "made"
 
 

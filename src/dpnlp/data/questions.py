@@ -71,6 +71,8 @@ class Squad(Table):
                         yield number, self._row(number, document, paragraph, asked)
         except json.JSONDecodeError as error:
             raise BadInput(f"{path}, line {error.lineno}: it is not JSON ({error.msg}); take the file anew.") from None
+        except BadInput:
+            raise
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
             raise BadInput(
                 f"{path}: it is not laid out as SQuAD is, with data, paragraphs and qas; take the published file."
