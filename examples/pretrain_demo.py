@@ -29,6 +29,7 @@ from dpnlp.demo import grammar
 from dpnlp.mechanisms.randomness import FixedSeed
 from dpnlp.models.pretrained import save
 from dpnlp.models.pretrained.scratch import from_scratch
+from dpnlp.runs.provenance import PUBLIC, Door
 from dpnlp.tasks.translation import Translation, Writing
 from dpnlp.training import Optimizer, Options, Plan, Secret, train
 from dpnlp.training.optimizers import Decay
@@ -89,6 +90,7 @@ def main():
     pretrained.model = outcome.model
     shutil.rmtree(arguments.folder, ignore_errors=True)
     save(pretrained, arguments.folder)
+    Door().keep(arguments.folder, PUBLIC)
     print(f"BLEU {score.value:.1f}, expected at least {EXPECTED}; {time.perf_counter() - started:.0f} s")
     return 0 if score.value >= EXPECTED else 1
 

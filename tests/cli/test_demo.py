@@ -10,6 +10,8 @@ import pytest
 from dpnlp.cli import demo, rewriting_demo
 from dpnlp.cli.main import main
 from dpnlp.demo import grammar
+from dpnlp.guarantee import Exposure
+from dpnlp.runs.folder import Run
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,11 @@ def test_what_the_private_run_leaves_holds_neither_a_code_nor_a_note(shown):
         for note in notes:
             for side in ("source", "target"):
                 assert note[side] in tested or note[side].encode() not in text, path
+
+
+def test_what_the_demonstrations_start_from_is_known_to_be_public(shown, rewritten):
+    for run in (shown[0] / "private", rewritten[0] / "epsilon-5"):
+        assert Exposure.ORIGIN not in Run(run).guarantee.not_covered
 
 
 def test_a_folder_with_something_in_it_is_left_alone(shown, capsys):

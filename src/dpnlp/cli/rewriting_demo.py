@@ -12,6 +12,7 @@ from dpnlp.cli.output import figure, print_json, print_table
 from dpnlp.cli.pretrain import Data
 from dpnlp.cli.rewrite import Privacy, Rewrite, Scoring, Texts
 from dpnlp.cli.rewriters import Encoder, PretrainEcho
+from dpnlp.runs import provenance
 from dpnlp.runs.folder import Run
 from dpnlp.runs.page import page_of_runs
 from dpnlp.runs.tables import scores
@@ -35,6 +36,7 @@ def show(folder: Path, say: Callable[[str], None], *, as_json: bool) -> None:
     _write(folder / "test.jsonl", requests.test(TESTED, SEED))
     say("2. A sentence encoder and a rewriter are made of the public sentences.")
     save_encoder(encoder.encoder(public), folder / "encoder")
+    provenance.Door().keep(folder / "encoder", provenance.PUBLIC)
     PretrainEcho(
         output=folder / "rewriter",
         data=Data(train=(str(folder / "public.txt"),), public=True),
