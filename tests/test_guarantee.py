@@ -437,7 +437,7 @@ def test_each_exposure_is_told_exactly_where_it_is_there(guarantee):
 @given(guarantees.filter(lambda guarantee: guarantee.is_private))
 def test_that_the_number_of_records_is_public_is_told_where_neighbours_differ_in_it_and_a_sampler_tells_it(guarantee):
     differ = guarantee.adjacency is Adjacency.ADD_REMOVE and guarantee.sampler != Term("none")
-    told = f"How many {guarantee.unit}s are in the data is treated as public"
+    told = f"The exact number of {guarantee.unit}s is treated as public"
     assert (told in guarantee.statement()) is differ
 
 

@@ -121,7 +121,7 @@ class Exposure(StrEnum):
             Exposure.COMPARISON: "How alike the rewritten texts and the original ones are was written out.",
             Exposure.DIAGNOSTICS: "Losses, gradient norms, lot sizes or texts of the training data were written out.",
             Exposure.HELD_OUT: "Records kept apart for scoring are not protected: they, or exact counts and scores of "
-            "them, are written out, and those that are protected records too are left out, which shows.",
+            "them, are written out, and whoever has the file sees which of its records are training records.",
             Exposure.HUBS: "A node with more edges than the mechanism's bound on them is promised nothing.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
@@ -378,10 +378,7 @@ class Guarantee:
             "Whatever else is released from the same data adds to ε; the data set's ledger keeps the sum.",
         ]
         if self.tells_number:
-            limits.append(
-                f"How many {self.unit}s are in the data is treated as public: what is written of the sampler "
-                "gives the exact number away."
-            )
+            limits.append(f"The exact number of {self.unit}s is treated as public: the sampler gives it away.")
         if self.noise_source is NoiseSource.FIXED_SEED:
             limits.append(
                 "The noise came from a fixed seed: whoever knows the seed can take the noise off, and against "

@@ -86,7 +86,7 @@ def test_records_kept_apart_are_written_out_and_the_statement_says_so(home, name
 @pytest.mark.parametrize("name", RUNS)
 def test_where_the_number_of_records_is_written_the_statement_says_that_it_is_public(home, name):
     run = Run(home / "runs" / name)
-    said = f"How many {run.guarantee.unit}s are in the data is treated as public"
+    said = f"The exact number of {run.guarantee.unit}s is treated as public"
     assert said in run.guarantee.statement()
     assert said in run.report.read_text(encoding="utf-8")
 
