@@ -4456,6 +4456,34 @@ DEFECTS = (
         "",
         ("redteam/test_bad_inputs.py::test_what_does_not_go_together_is_refused",),
     ),
+    Defect(
+        "provenance: private data that went into a thing uncovered are called public",
+        "runs/provenance.py",
+        "if exposure is not Exposure.ORIGIN:",
+        "if False:",
+        PROVENANCE,
+    ),
+    Defect(
+        "train: a run that goes on with other settings forgets what it has named",
+        "cli/training.py",
+        "return self.folder.privacy.own.promised.not_covered if (self.path / PRIVACY).exists() else ()",
+        "return ()",
+        ("redteam/test_provenance.py::test_a_run_that_goes_on_with_other_settings_names_what_it_has_named",),
+    ),
+    Defect(
+        "rewrite: private texts shown as those behind the rewriter",
+        "cli/rewriting.py",
+        "        self._refuse_private_made_of()\n",
+        "",
+        ("cli/test_rewrite.py::test_private_texts_are_not_shown_as_those_behind_a_rewriter",),
+    ),
+    Defect(
+        "rewrite: texts that are shown beside what comes out are not named",
+        "cli/rewriting.py",
+        "[Exposure.MADE_OF] if self.asked.scoring.made_of else []",
+        "[]",
+        ("cli/test_rewrite.py::test_what_is_shown_of_the_texts_behind_a_rewriter_is_named",),
+    ),
 )
 
 

@@ -105,6 +105,7 @@ class Exposure(StrEnum):
     HUBS = "hubs"
     LABELS = "labels"
     LENGTH = "length"
+    MADE_OF = "made-of"
     MORE_TEXTS = "more-texts"
     NAMES = "names"
     ORIGIN = "origin"
@@ -125,6 +126,7 @@ class Exposure(StrEnum):
             Exposure.HUBS: "A node with more edges than the mechanism's bound on them is promised nothing.",
             Exposure.LABELS: "The labels are released in clear beside the rewritten texts.",
             Exposure.LENGTH: "How many words each text has is seen; for a text as a whole nothing is promised.",
+            Exposure.MADE_OF: "Texts of the files that the rewriter is said to be made of were written out in clear.",
             Exposure.MORE_TEXTS: "That nobody has more texts than are counted here was assumed; nobody looked.",
             Exposure.NAMES: "A node is put into a subgraph by its name, which is taken as known: it is exchanged for "
             "one of the same name. Exchanged for one of another name it counts as two nodes.",

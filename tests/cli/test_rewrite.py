@@ -69,7 +69,7 @@ def test_the_promise_is_local_for_a_text_and_names_the_labels(scored):
     promised = run.guarantee
     assert (promised.epsilon, promised.delta) == (3.0, 0.0)
     assert (promised.unit, promised.adjacency, promised.trust) == (Unit.TEXT, Adjacency.REPLACE, Trust.LOCAL)
-    assert promised.not_covered == (Exposure.LABELS, Exposure.HELD_OUT)
+    assert promised.not_covered == (Exposure.LABELS, Exposure.MADE_OF, Exposure.HELD_OUT)
     assert entry["signature"] == promised.signature()
     assert run.privacy.plan["method"] == "echo"
 
@@ -315,6 +315,22 @@ def test_what_is_made_of_private_texts_says_so(dpnlp):
     assert code == 0, err
     exposed = Run(dpnlp.home / "runs" / "leaks").guarantee.not_covered
     assert exposed == (Exposure.PRETRAINING, Exposure.VOCABULARY)
+
+
+@pytest.mark.parametrize("said_to_be", ["plain.txt", "copied.txt", "budgeted.txt"])
+def test_private_texts_are_not_shown_as_those_behind_a_rewriter(dpnlp, said_to_be):
+    """Neither those that are rewritten, in whatever file, nor others that a ledger knows to be private."""
+    (dpnlp.home / "copied.txt").write_text(f"GI, {SECRET} ku!\nfresh\nba de {SECRET}\n")
+    (dpnlp.home / "budgeted.txt").write_text(f"nobody may see that {SECRET} was here\n")
+    assert dpnlp("ledger budget budgeted.txt --epsilon 1 --delta 1e-6")[0] == 0
+    line = f"rewrite --name shown --rewriter echo --data.train plain.txt --scoring.made-of {said_to_be}"
+    code, _, err = dpnlp(f"{line} --privacy.epsilon 1")
+    assert (code, "its texts are private, for" in err, SECRET in err) == (2, True, False)
+    assert not (dpnlp.home / "runs" / "shown").exists()
+
+
+def test_what_is_shown_of_the_texts_behind_a_rewriter_is_named(scored):
+    assert Exposure.MADE_OF in scored[1].guarantee.not_covered
 
 
 def test_a_delta_that_is_too_large(dpnlp):

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from dpnlp.accounting import pld
+from dpnlp.cli.training import Training
 from dpnlp.events import Composed
 from dpnlp.guarantee import Adjacency, Exposure
 from dpnlp.runs.folder import Run
@@ -132,6 +133,22 @@ def test_a_run_that_was_stopped_goes_on_from_the_start_that_it_began_with(home, 
     (run.path / "privacy.json").unlink()
     code, _, err = run_in(home, f"{line} --resume --model.public-start")
     assert (code, "privacy.json: it is missing" in err) == (2, True)
+
+
+def test_a_run_that_goes_on_with_other_settings_names_what_it_has_named(home, trained, monkeypatch):
+    """What is known of its start, and what it was scored on, is not undone by settings that no longer say so."""
+    write_texts(home / "test.jsonl", sentences(6, seed=9))
+    line = TRAIN.format(name="named", start="lstm --model.vocabulary words", epsilon=2, data="2.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_publish_all", interrupt)
+        assert run_in(home, f"{line} --data.test test.jsonl")[0] == 130
+    code, _, err = run_in(home, f"{line} --resume --model.public-start")
+    assert code == 0, err
+    assert {*Run(home / "runs" / "named").guarantee.not_covered} >= {Exposure.ORIGIN, Exposure.HELD_OUT}
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def test_a_vocabulary_of_private_texts_is_paid_for_by_whoever_has_its_words(home, trained, report):

@@ -196,6 +196,15 @@ def test_what_went_in_uncovered_is_named_by_whatever_is_made_of_it(tmp_path):
         door.refuse_costs("scoring.encoder", "x")
 
 
+@pytest.mark.parametrize("exposure", [one for one in Exposure if one is not Exposure.ORIGIN])
+def test_what_private_data_went_into_uncovered_cannot_be_said_to_be_public(tmp_path, exposure):
+    folder = weights(tmp_path / "unsafe", 4)
+    Door().keep(folder, Provenance(exposures=(exposure,)))
+    for source in (folder, bare(shutil.copytree(folder, tmp_path / "copy"))):
+        with pytest.raises(BadInput, match="private data went into it"):
+            read(source, public=True)
+
+
 def test_a_run_that_has_no_model_yet_is_refused(tmp_path):
     run = Run.create(tmp_path / "runs" / "first", {"name": "first"}, "dpnlp train")
     run.write_privacy(Privacy((origin(),)))

@@ -19,7 +19,7 @@ from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.places import check_file
 from dpnlp.cli.splits import refuse_shared
 from dpnlp.data.learned import Learned
-from dpnlp.data.ledgers import NOTHING, DataSet
+from dpnlp.data.ledgers import NOTHING, DataSet, alike
 from dpnlp.data.plain import plain
 from dpnlp.events import Composed, Event, Repeated
 from dpnlp.guarantee import Exposure, Guarantee, Term
@@ -63,6 +63,7 @@ class Rewriting:
         self.made_of, made = made.provenance, made.made_of(PUBLIC)
         self.together = self._with_labels(made) if asked.privacy.joint_labels else None
         self.rewriter = self.together or made
+        self._refuse_private_made_of()
         self._refuse_uncounted()
         self.texts_of: Counter[str] = Counter()
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
@@ -90,6 +91,18 @@ class Rewriting:
         self._score()
         self._leaks()
         self.folder.write_report(page_of_run(self.folder))
+
+    def _refuse_private_made_of(self) -> None:
+        """The texts that are nearest to what comes out are shown beside it, so that they must not be private ones."""
+        for file in self.asked.scoring.made_of:
+            behind = DataSet.read(plain(file))
+            rewritten = any(alike(its, behind.texts) for its in self.known.values())
+            ledgers = (f"{one.path} is a ledger of them" for one in behind.ledgers() if one.read().is_private)
+            if why := "some of them are rewritten here" if rewritten else next(ledgers, ""):
+                raise BadInput(
+                    f"scoring.made_of = {file}: its texts are private, for {why}, and they would be written out in "
+                    "clear; give the public texts that the rewriter was made of."
+                )
 
     def _with_labels(self, made: Rewriter) -> LabelledRewriter:
         """What draws labels together with their texts."""
@@ -146,6 +159,7 @@ class Rewriting:
             exposures += [] if self.labels or (self.together and one.is_private) else [Exposure.LABELS]
             exposures += [] if self.classes else [Exposure.CLASSES]
         exposures += [Exposure.COMPARISON] if privacy.diagnostics else []
+        exposures += [Exposure.MADE_OF] if self.asked.scoring.made_of else []
         if one.is_private:
             exposures += [Exposure.HELD_OUT] if "validation" in self.texts or self._scored_on else []
             exposures += [Exposure.TUNING] if self.asked.tuned else []

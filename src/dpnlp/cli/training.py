@@ -309,9 +309,13 @@ class Training:
     def _write_privacy(self, own: Guarantee) -> None:
         """What is promised of the model, earlier runs included."""
         canaries = len(self.planted.canaries) if self.planted else 0
-        own = own.with_canaries(canaries).with_exposures(*self._exposures)
+        own = own.with_canaries(canaries).with_exposures(*self._exposures, *self._named_before())
         origin = Origin(self.id, f"dpnlp train {self.asked.name}", self.plan.event, own)
         self.folder.write_privacy(self.door.provenance.promising(origin, self.plan.to_json()))
+
+    def _named_before(self) -> tuple[Exposure, ...]:
+        """What the run has named already. Other settings to go on with undo nothing of it."""
+        return self.folder.privacy.own.promised.not_covered if (self.path / PRIVACY).exists() else ()
 
     def _refuse_another_start(self) -> str:
         """The id of the run that goes on, which must start from what it started from: that has cost what it cost."""

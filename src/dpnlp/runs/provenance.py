@@ -190,4 +190,10 @@ def _declared(source: str | Path, found: Provenance) -> Provenance:
                 f"{source}: it is said to be public, but {origin.what} was made of private data, under ε = "
                 f"{origin.promised.epsilon:g}; do not say that it is public."
             )
+    for exposure in found.exposures:
+        if exposure is not Exposure.ORIGIN:
+            raise BadInput(
+                f"{source}: it is said to be public, but private data went into it ({exposure}); do not say that it is "
+                "public."
+            )
     return PUBLIC
