@@ -18,9 +18,9 @@ lint: $(VENV)/peers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Plants known defects one by one in a copy and says which tests notice; ONLY=word picks some.
+# Plants known defects one by one in a copy and says which tests notice; ONLY=word picks some, JOBS=n tries as many at once.
 mutants: $(VENV)/peers
-	$(BIN)/python tests/mutants.py $(ONLY)
+	ONLY="$(ONLY)" JOBS="$(or $(JOBS),1)" $(BIN)/python tests/planting.py
 
 # Changes the code in 600 random places, one at a time, and says which changes no test notices. It takes hours, can be
 # stopped, and goes on where it was; ONLY=word picks files, JOBS=n tries as many at once.

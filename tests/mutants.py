@@ -1,26 +1,10 @@
-"""Planted defects: each is patched into a copy of the project, and the tests that should notice it are run.
+"""The defects that are planted into the code, and the tests that notice them (see planting.py).
 
-    make mutants            all of them, a few minutes
-    make mutants ONLY=rdp   those whose description or file contains the word
-
-A defect that no test notices is a hole in the tests. The list holds what went wrong in earlier systems, and what would
-be easy to get wrong here. A defect with which the tests do not come to an end counts as caught, since nobody could
-overlook it, and the table says so. The test that finds a defect fastest stands first in its list.
+The list holds what went wrong in earlier systems, and what would be easy to get wrong here. The test that finds a
+defect fastest stands first in its list.
 """
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-
-ROOT = Path(__file__).parent.parent
-COPIED = ("src", "tests", "pyproject.toml")
-CACHE = ROOT / ".cache" / "jax"  # what the tests have compiled; most of it is the same with a defect
-SECONDS = 300
-"""How long the tests of one defect may take."""
 
 
 @dataclass(frozen=True)
@@ -4485,52 +4469,3 @@ DEFECTS = (
         ("cli/test_rewrite.py::test_what_is_shown_of_the_texts_behind_a_rewriter_is_named",),
     ),
 )
-
-
-def noticed(defect: Defect) -> str:
-    """The first test that fails with the defect in place, or an empty string."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            shutil.copytree(source, copy / name) if source.is_dir() else shutil.copy(source, copy / name)
-        file = copy / "src/dpnlp" / defect.file
-        text = file.read_text()
-        if text.count(defect.old) != 1:
-            sys.exit(f"{defect.what}: the text to replace stands {text.count(defect.old)} times in {defect.file}.")
-        file.write_text(text.replace(defect.old, defect.new))
-        paths = [f"tests/{path}" for path in defect.tests]
-        try:
-            run = subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *paths],
-                cwd=copy,
-                env=os.environ | {"PYTHONPATH": str(copy / "src"), "JAX_COMPILATION_CACHE_DIR": str(CACHE)},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return f"no end within {SECONDS} s"
-    # A test that is not there, or a defect that cannot even be imported, proves nothing.
-    if run.returncode not in (0, 1):
-        sys.exit(f"{defect.what}: its tests cannot be run.\n{run.stdout}{run.stderr}")
-    failed = (line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR")))
-    return next(failed, "").removeprefix("FAILED ").split(" - ")[0]
-
-
-def main() -> int:
-    """Prints a table, and fails where a defect was missed."""
-    word = sys.argv[1] if len(sys.argv) > 1 else ""
-    chosen = [defect for defect in DEFECTS if word in f"{defect.what} {defect.file}"]
-    missed = 0
-    for defect in chosen:
-        by = noticed(defect)
-        missed += not by
-        print(f"{'caught' if by else 'MISSED'}  {defect.what}  ({by or 'no test failed'})", flush=True)
-    print(f"{len(chosen) - missed} of {len(chosen)} planted defects are caught.")
-    return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

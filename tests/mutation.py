@@ -7,8 +7,7 @@
 Where `mutants` plants defects that somebody thought of, here Cosmic Ray changes an operator, a number or a condition
 wherever there is one. It changes the text of a file and nothing else, so that decorated functions and whatever JAX
 traces are changed too. Each change is tried with the tests that should notice it: those named after the file, those of
-the defects that are planted in it, and those of its package that import it. A process with the libraries loaded is
-forked for each, so that a change costs what its first failing test costs.
+the defects that are planted in it, and those of its package that import it.
 
 Of each place one change can be drawn. Which ones are follows from the seed and from the lines around a place, so that
 work on one function leaves the rest of the sample as it is. What was tried is kept in .cache/mutation.jsonl: a change
@@ -20,26 +19,19 @@ survivors.toml says of each change that no test can notice why that is so.
 import ast
 import hashlib
 import json
-import multiprocessing
 import os
 import re
-import runpy
-import shutil
-import signal
 import sys
-import tempfile
-import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from queue import Queue
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
+from bench import HERE, ROOT, Bench, on_benches
+from mutants import DEFECTS
+
 RESULTS = ROOT / ".cache" / "mutation.jsonl"
 SURVIVORS = HERE / "survivors.toml"
 SEED, SAMPLE = 22, 600
@@ -53,8 +45,6 @@ CODE = (
     *("federated", "rewriting", "training"),
 )
 """What is changed, cheapest tests first."""
-LIBRARIES = ("numpy", "scipy.stats", "scipy.optimize", "dp_accounting", "hypothesis", "pytest", "jax", "optax")
-LIBRARIES += ("flax.nnx", "orbax.checkpoint", "tokenizers", "safetensors.numpy")
 
 
 @dataclass(frozen=True)
@@ -183,8 +173,6 @@ def files_of(word: str = "") -> list[str]:
 @cache
 def tests_of(file: str) -> tuple[str, ...]:
     """The tests that should notice changes of a file, the most likely first."""
-    from mutants import DEFECTS
-
     package, stem = Path(file).parent, Path(file).stem
     own = [HERE / package / f"test_{stem}.py"]
     planted = [test for defect in DEFECTS if defect.file == file for test in defect.tests]
@@ -211,51 +199,13 @@ def _importing(file: str, others: list[Path]) -> list[Path]:
 # Trying
 
 
-class Bench:
-    """A copy of the project in which one change at a time is tried."""
-
-    def __init__(self, folder: Path) -> None:
-        from mutants import COPIED
-
-        self.folder = folder
-        for name in COPIED:
-            source = ROOT / name
-            shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy(source, folder / name)
-
-    def fate(self, mutant: Mutant, plain: "Plain") -> Result:
-        """What its tests say to a mutant."""
-        path = self.folder / "src/dpnlp" / mutant.file
-        source = path.read_text(encoding="utf-8")
-        try:
-            self._write(path, mutant.text)
-            begun = time.monotonic()
-            code, shown = self.run(plain.tests, ["-x", *plain.skipped], max(SECONDS, TIMES * plain.seconds))
-        finally:
-            self._write(path, source)
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", shown, re.MULTILINE)
-        if code and code > 0 and not failed:  # A test that does not run proves nothing.
-            sys.exit(f"{mutant.file}, {mutant.new}: its tests cannot be run.\n{shown}")
-        fate = {0: "survived", None: "endless"}.get(code, "noticed")
-        by = failed[1] if failed else ""
-        took = round(time.monotonic() - begun, 1)
-        return Result(mutant.key, mutant.file, mutant.line, mutant.old, mutant.new, fate, by, took, plain.digest)
-
-    def run(self, tests: tuple[str, ...], more: list[str], seconds: float) -> tuple[int | None, str]:
-        """The exit code of these tests, None where they were stopped, and what they print."""
-        with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as shown:
-            process = _FORKING.Process(target=_test, args=(str(self.folder), [*tests, *more], shown.name))
-            process.start()
-            process.join(seconds)
-            if process.exitcode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.join()
-                return None, ""
-            return process.exitcode, shown.read()
-
-    def _write(self, path: Path, text: str) -> None:
-        path.write_text(text, encoding="utf-8")
-        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-            compiled.unlink()
+def fate(mutant: Mutant, plain: "Plain", bench: Bench) -> Result:
+    """What its tests say to a mutant."""
+    tests = [*plain.tests, *plain.skipped]
+    outcome = bench.change(mutant.file, mutant.text, tests, max(SECONDS, TIMES * plain.seconds))
+    said = {0: "survived", None: "endless"}.get(outcome.code, "noticed")
+    by, seconds = outcome.noticed, round(outcome.seconds, 1)
+    return Result(mutant.key, mutant.file, mutant.line, mutant.old, mutant.new, said, by, seconds, plain.digest)
 
 
 @dataclass(frozen=True)
@@ -270,34 +220,12 @@ class Plain:
     @classmethod
     def of(cls, file: str, bench: Bench) -> "Plain":
         tests = tests_of(file)
-        begun = time.monotonic()
-        code, shown = bench.run(tests, [], 3600)
-        if code not in (0, 1) or " passed" not in shown:
-            sys.exit(f"{file}: its tests cannot be run.\n{shown}")
-        failing = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", shown, re.MULTILINE)
+        outcome = bench.run(tests, 3600)
+        if " passed" not in outcome.shown:
+            sys.exit(f"{file}: its tests cannot be run.\n{outcome.shown}")
         texts = [(ROOT / test.partition("::")[0]).read_text(encoding="utf-8") for test in tests]
-        skipped = tuple(f"--deselect={test}" for test in failing)
-        return cls(tests, time.monotonic() - begun, skipped, _digest(*tests, *texts))
-
-
-_FORKING = multiprocessing.get_context("forkserver")
-
-
-def _test(folder: str, arguments: list[str], shown: str) -> None:
-    """Runs pytest in a process of its own."""
-    os.setsid()
-    os.chdir(folder)
-    with open(shown, "w") as file:  # noqa: PTH123
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    sys.path[:0] = [f"{folder}/src"]
-    os.environ["PYTHONPATH"] = f"{folder}/src"
-    sys.dont_write_bytecode = True
-    import pytest
-
-    code = int(pytest.main(["--tb=no", "-rfE", "--assert=plain", "-p", "no:cacheprovider", *arguments]))
-    sys.stdout.flush()
-    os._exit(code)
+        skipped = tuple(f"--deselect={test}" for test in outcome.failed)
+        return cls(tests, outcome.seconds, skipped, _digest(*tests, *texts))
 
 
 # The score
@@ -308,35 +236,21 @@ def main(word: str = "", many: int = SAMPLE, jobs: int = 1) -> int:
     if word == "--score":
         return _report(sample(files_of(), many), _kept())
     mutants, kept = sample(files_of(), many), _kept()
-    waiting = [mutant for mutant in mutants if word in mutant.file]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as workers:
-        benches: Queue[Bench] = Queue()
-        for number in range(jobs):
-            benches.put(Bench(Path(folder) / str(number)))
-        plain: dict[str, Plain] = {}
+    plain: dict[str, Plain] = {}
 
-        def attempt(mutant: Mutant) -> None:
-            bench = benches.get()
-            try:
-                known = kept.get(mutant.key)
-                if known and known.fate != "survived":
-                    return
-                if mutant.file not in plain:
-                    plain[mutant.file] = Plain.of(mutant.file, bench)
-                if known and known.tests == plain[mutant.file].digest:
-                    return
-                result = bench.fate(mutant, plain[mutant.file])
-                _keep(result)
-                print(f"{result.fate:8} {result.seconds:6.1f} s  {result.file}:{result.line}  {result.new}", flush=True)
-            finally:
-                benches.put(bench)
+    def attempt(bench: Bench, mutant: Mutant) -> None:
+        known = kept.get(mutant.key)
+        if known and known.fate != "survived":
+            return
+        if mutant.file not in plain:
+            plain[mutant.file] = Plain.of(mutant.file, bench)
+        if known and known.tests == plain[mutant.file].digest:
+            return
+        result = fate(mutant, plain[mutant.file], bench)
+        _keep(result)
+        print(f"{result.fate:8} {result.seconds:6.1f} s  {result.file}:{result.line}  {result.new}", flush=True)
 
-        attempts = [workers.submit(attempt, mutant) for mutant in waiting]
-        try:
-            for attempted in attempts:
-                attempted.result()
-        finally:
-            workers.shutdown(cancel_futures=True)
+    on_benches(attempt, [mutant for mutant in mutants if word in mutant.file], jobs)
     return _report(mutants, _kept())
 
 
@@ -383,6 +297,4 @@ def _digest(*parts: object) -> str:
 
 
 if __name__ == "__main__":
-    runpy.run_path(str(HERE / "conftest.py"))  # what the tests set up for JAX, before it is loaded
-    _FORKING.set_forkserver_preload(list(LIBRARIES))
     sys.exit(main(os.environ.get("ONLY", ""), int(os.environ.get("SAMPLE", SAMPLE)), int(os.environ.get("JOBS", 1))))
