@@ -60,6 +60,37 @@ def test_steps_are_the_most_that_the_target_allows(sampling, noise, target):
     assert sampling is not Sampling.SHUFFLED or most % 100 == 0  # whole epochs
 
 
+@pytest.mark.parametrize(
+    ("schedule", "near"),
+    [
+        (Schedule(22_051, 2048, 275), 0.02),
+        (Schedule(22_051, 2048, 275, Sampling.SHUFFLED), 0.001),
+        (Schedule(22_051, 2048, 275, Sampling.CYCLIC), 0.001),
+        (Schedule(22_051, 2048, 275, sharing=8), 0.03),
+        (Schedule(22_051, 2048, 275, aggregations=(0.5, 0.5)), 0.01),
+    ],
+)
+def test_the_search_begins_near_its_end(schedule, near, monkeypatch):
+    """A planner that asks the accountant often is slow, though what it answers is right."""
+    adjacency, target, asked = schedule.sampling.adjacencies[0], 1.0, []
+    for name in ("epsilon", "epsilon_after"):
+        ask = getattr(calibration, name)
+        monkeypatch.setattr(calibration, name, lambda *question, ask=ask: asked.append(question) or ask(*question))
+    z = calibration.noise_multiplier(target, schedule, 1e-6, adjacency)
+    assert calibration._noise_guess(target, schedule, 1e-6, adjacency) == pytest.approx(z, rel=near)
+    assert len(asked) <= 6
+    asked.clear()
+    calibration.steps(target, schedule, 1.01 * z, 1e-6, adjacency)
+    assert len(asked) <= (13 if schedule.sampling in (Sampling.SHUFFLED, Sampling.CYCLIC) else 6)  # whole epochs
+
+
+def test_a_guess_far_off_costs_few_questions_more(monkeypatch):
+    asked = []
+    monkeypatch.setattr(calibration, "epsilon", lambda *question: asked.append(question) or epsilon(*question))
+    calibration.noise_multiplier(50.0, Schedule(60_000, 60, 3000), 1e-6, ADD)
+    assert len(asked) <= 10
+
+
 def test_lot_size_is_the_largest_that_the_target_allows():
     most = calibration.lot_size(1.0, lambda lot: Schedule(60_000, lot, 10_000), 4.0, 1e-5, ADD)
     assert epsilon(Schedule(60_000, most, 10_000).event(4.0), 1e-5, ADD) <= 1.0

@@ -164,6 +164,7 @@ def _solve(cost: Callable[[float], float], target: float, guess: float, falling:
 
 def _largest_whole(cost: Callable[[int], float], target: float, guess: float, most: int) -> int:
     """The largest whole number up to `most` whose cost does not exceed the target, given that 1 does not."""
+    cost = cache(cost)
     root = _solve(lambda x: cost(min(max(1, round(x)), most)), target, guess, falling=False, most=most)
     good, stride = max(1, min(most, math.floor(root))), 1
     while cost(good) > target:
