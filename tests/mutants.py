@@ -39,10 +39,7 @@ SAVE = (
     "            if checkpoints and (due or leaves or done == last):\n"
     "                checkpoints.save(done, state, record)\n"
 )
-LEAVES = (
-    "            if leaves:\n                if checkpoints:\n                    checkpoints.close()\n"
-    "                raise KeyboardInterrupt\n"
-)
+LEAVES = "            if leaves:\n                raise KeyboardInterrupt\n"
 ENDS = "            if ends():\n                break\n"
 MEMBERSHIP, LIRA = ("audit/test_membership.py",), ("audit/test_lira.py",)
 INVERSION = ("audit/test_inversion.py",)
@@ -4436,9 +4433,16 @@ DEFECTS = (
     Defect(
         "loop: what is refused before it is charged leaves the secret",
         "training/loop.py",
-        "        if checkpoints and not begun:\n            checkpoints.remove()\n",
-        "",
-        ("redteam/test_bad_inputs.py::test_what_does_not_go_together_is_refused",),
+        "            checkpoints.remove()\n",
+        "            checkpoints.close()\n",
+        ("training/test_checkpoints.py::test_a_run_that_the_budget_refuses_leaves_no_secret",),
+    ),
+    Defect(
+        "loop: who fails keeps the folder to itself",
+        "training/loop.py",
+        "            held.callback(checkpoints.close)\n",
+        "            pass\n",
+        ("training/test_checkpoints.py::test_a_run_that_fails_lets_go_of_its_folder",),
     ),
     Defect(
         "provenance: private data that went into a thing uncovered are called public",

@@ -151,6 +151,9 @@ def test_a_chosen_ledger_is_no_way_around_one_that_is_there(data):
     with pytest.raises(BudgetExceeded):
         charge(secret, 0.8, chosen=data / "third.ledger")
     assert Ledger(data / "mine.ledger").spent(1e-6).epsilon == pytest.approx(0.9, rel=1e-4)
+    shutil.rmtree(data.parent / "home")  # Whoever remembers nothing still sees what lies beside the data.
+    with pytest.raises(BudgetExceeded):
+        charge(secret, 0.8, chosen=data / "fourth.ledger")
 
 
 def test_both_sides_of_aligned_files_and_both_files_of_a_graph_have_it(data):

@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+import yaml
 
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.atomic import alone
@@ -141,6 +142,33 @@ def test_a_process_that_gets_sigkill_is_gone_on_with(start, tmp_path, workflow):
             for name in ("config.yaml", "report.html"):
                 (one / "runs" / "run" / name).unlink(missing_ok=True)
         assert_is_whole(home, tmp_path / "whole", workflow, f"{workflow}: SIGKILL at change {number}")
+        shutil.rmtree(home)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="each makes the runs of a grid in processes of their own")
+def test_a_sweep_that_is_killed_goes_on_with_its_runs(start, tmp_path):
+    whole = copied(start, tmp_path / "whole")
+    settings = {"task": "classification", "model": {"start": "encoder", "strategy": "tr-no"}}
+    settings["data"] = {"train": "notes.jsonl", "test": "test.jsonl", "text": "text", "label": "label", "longest": 8}
+    settings["data"]["labels"] = list(LABELS)
+    settings["learning"] = {"lot_size": 8, "physical_batch": 8, "steps": 2, "checkpoint_every": 1}
+    settings["privacy"] = {"delta": 1e-3}
+    grid = {"settings": settings, "grid": {"privacy.epsilon": [4, 8]}, "seeds": [0]}
+    for home in (start, whole):
+        (home / "grid.yaml").write_text(yaml.safe_dump(grid))
+    seen = changes(whole, "sweep grid.yaml")
+    assert len(seen) > 10
+    for number in range(len(seen)):
+        home = copied(start, tmp_path / "home")
+        killed(home, "sweep grid.yaml", number)
+        code, said = run(home, "sweep grid.yaml")
+        assert code == 0, said
+        found, expected = left_in(home), left_in(whole)
+        assert found.keys() == expected.keys(), seen[number]
+        assert [name for name in found if found[name] != expected[name]] == [], seen[number]
+        assert charges(home) == charges(whole)
+        assert len(charges(home)["notes.jsonl.ledger"]) == 2
+        assert hidden(home) == []
         shutil.rmtree(home)
 
 

@@ -585,6 +585,19 @@ def test_a_run_that_the_budget_refuses_leaves_no_secret(folder, tmp_path):
     assert not folder.exists()
 
 
+def test_a_run_that_fails_lets_go_of_its_folder(folder):
+    """Also where somebody still looks at what went wrong."""
+
+    def fails(model):
+        raise RuntimeError("the disk is full")
+
+    whole = run(folder.with_name("whole"))
+    with pytest.raises(RuntimeError, match="the disk is full") as failed:
+        run(folder, evaluate=fails)
+    assert run(folder, resume=True).steps == whole.steps
+    assert failed.traceback
+
+
 def test_the_secret_is_in_the_checkpoints_alone(folder, tmp_path, caplog, capfd):
     ledger, metrics = Ledger(tmp_path / "data.ledger"), tmp_path / "metrics.jsonl"
     caplog.set_level(logging.DEBUG)

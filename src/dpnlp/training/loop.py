@@ -8,7 +8,7 @@ import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -174,9 +174,11 @@ def train(
             checkpoints.save(0, state, record)
         if charge and jax.process_index() == 0:
             charge.enter(Release.now(record.run, charge.what, plan.event, plan.unit, plan.adjacency, plan.owner))
-    except BadInput:
-        if checkpoints and not begun:
+    except BaseException as error:
+        if checkpoints and isinstance(error, BadInput) and not begun:
             checkpoints.remove()
+        elif checkpoints:
+            checkpoints.close()
         raise
 
     if aggregate:
@@ -197,9 +199,12 @@ def train(
         return False
 
     waiting: deque[jax.Array] = deque()
-    steps = range(last, last) if ends() else range(done, last)
-    prepared = prefetch(_prepared(steps, lots, data, people, layout, options), AHEAD)
-    with closing(prepared), Progress(last, done) as bar:
+    with ExitStack() as held:
+        if checkpoints:
+            held.callback(checkpoints.close)
+        steps = range(last, last) if ends() else range(done, last)
+        prepared = held.enter_context(closing(prefetch(_prepared(steps, lots, data, people, layout, options), AHEAD)))
+        bar = held.enter_context(Progress(last, done))
         sums, dropout_key = step.empty(state.parameters), record.secret.key("dropout", done)
         for batch in prepared:
             if batch is not None:
@@ -219,13 +224,9 @@ def train(
             if checkpoints and (due or leaves or done == last):
                 checkpoints.save(done, state, record)
             if leaves:
-                if checkpoints:
-                    checkpoints.close()
                 raise KeyboardInterrupt
             if ends():
                 break
-    if checkpoints:
-        checkpoints.close()
     return Outcome(trained(), guarantee, record.history, done, step.compilations)
 
 
