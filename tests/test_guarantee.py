@@ -451,6 +451,8 @@ def test_how_it_was_obtained_is_told():
     line = "Mechanism: gaussian(noise_multiplier=1.1), used 1,200 times. Sampler: poisson(q=0.01). Accountant: pld."
     assert f"How it was obtained. {line}\n" in made.statement()
     assert "Mechanism: gaussian(noise_multiplier=1.1), used once. Accountant: closed-form.\n" in BASE.statement()
+    cyclic = dataclasses.replace(made, sampler=Term.of("cyclic", lots=10))
+    assert " Sampler: cyclic(lots=10). " in cyclic.statement()
 
 
 @PATIENT

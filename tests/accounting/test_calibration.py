@@ -61,16 +61,16 @@ def test_steps_are_the_most_that_the_target_allows(sampling, noise, target):
 
 
 @pytest.mark.parametrize(
-    ("schedule", "near"),
+    ("schedule", "near", "most"),
     [
-        (Schedule(22_051, 2048, 275), 0.02),
-        (Schedule(22_051, 2048, 275, Sampling.SHUFFLED), 0.001),
-        (Schedule(22_051, 2048, 275, Sampling.CYCLIC), 0.001),
-        (Schedule(22_051, 2048, 275, sharing=8), 0.03),
-        (Schedule(22_051, 2048, 275, aggregations=(0.5, 0.5)), 0.01),
+        (Schedule(22_051, 2048, 275), 0.02, 6),
+        (Schedule(22_051, 2048, 275, Sampling.SHUFFLED), 0.001, 3),
+        (Schedule(22_051, 2048, 275, Sampling.CYCLIC), 0.001, 3),
+        (Schedule(22_051, 2048, 275, sharing=8), 0.03, 6),
+        (Schedule(22_051, 2048, 275, aggregations=(0.5, 0.5)), 0.01, 5),
     ],
 )
-def test_the_search_begins_near_its_end(schedule, near, monkeypatch):
+def test_the_search_begins_near_its_end(schedule, near, most, monkeypatch):
     """A planner that asks the accountant often is slow, though what it answers is right."""
     adjacency, target, asked = schedule.sampling.adjacencies[0], 1.0, []
     for name in ("epsilon", "epsilon_after"):
@@ -78,10 +78,28 @@ def test_the_search_begins_near_its_end(schedule, near, monkeypatch):
         monkeypatch.setattr(calibration, name, lambda *question, ask=ask: asked.append(question) or ask(*question))
     z = calibration.noise_multiplier(target, schedule, 1e-6, adjacency)
     assert calibration._noise_guess(target, schedule, 1e-6, adjacency) == pytest.approx(z, rel=near)
-    assert len(asked) <= 6
+    assert len(asked) <= most
     asked.clear()
     calibration.steps(target, schedule, 1.01 * z, 1e-6, adjacency)
     assert len(asked) <= (13 if schedule.sampling in (Sampling.SHUFFLED, Sampling.CYCLIC) else 6)  # whole epochs
+
+
+@given(
+    cost=st.floats(1e-9, 1.0),
+    power=st.sampled_from([0.5, 1.0, 2.0]),
+    target=st.floats(1.0, 1e6),
+    off=st.floats(0.01, 100),
+    most=st.integers(2, 10**12),
+)
+def test_the_largest_whole_number_is_found_from_any_guess(cost, power, target, off, most):
+    asked = []
+    best = calibration._largest_whole(
+        lambda n: asked.append(n) or cost * n**power, target, off * (target / cost) ** (1 / power), most
+    )
+    assert 1 <= best <= most
+    assert cost * best**power <= target
+    assert best == most or cost * (best + 1) ** power > target
+    assert len(asked) <= 50
 
 
 def test_a_guess_far_off_costs_few_questions_more(monkeypatch):

@@ -900,6 +900,14 @@ def test_a_missing_anchor_is_reported_until_the_next_line(ledger: Ledger, lines:
     assert_anchored(ledger)
 
 
+def test_an_anchor_that_cannot_be_read_is_named(ledger: Ledger) -> None:
+    charge(ledger, Gaussian(4.0))
+    ledger.head_path.unlink()
+    ledger.head_path.mkdir()
+    with pytest.raises(BadInput, match=rf"{re.escape(str(ledger.head_path))}: it cannot be read \(Is a directory\)"):
+        ledger.read()
+
+
 def test_an_empty_ledger_needs_no_anchor(ledger: Ledger) -> None:
     ledger.path.touch()
     assert ledger.read().warnings == ()

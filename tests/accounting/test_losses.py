@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpnlp.accounting.losses import Losses, compose
+from scipy.special import logsumexp
+
+from dpnlp.accounting import losses as grid
+from dpnlp.accounting.losses import Losses, Overlong, compose
 
 
 @st.composite
@@ -63,3 +66,45 @@ def test_losses_of_thousands_of_nats_neither_overflow_nor_vanish():
     far = Losses(0.5, 3000, np.full(4000, 1 / 4000), 0.0)
     assert far.epsilon(1e-3) == pytest.approx(0.5 * 6999 + math.log1p(-1e-3 * 4000 / 8), rel=0.01)
     assert np.all(np.isfinite(far.delta(np.linspace(0, 4000, 50))))
+
+
+PLACES = np.arange(2001) - 1000.0
+SHAPES = {
+    "normal": np.exp(-(PLACES**2) / 2e4),
+    "with rare large losses": np.exp(-(PLACES**2) / 50) + 1e-6 * (np.abs(PLACES - 900) < 5),
+    "of two values": 1e-9 + 0.9 * (PLACES == -300) + 0.1 * (PLACES == 700),
+    "of Laplace": np.exp(-np.abs(PLACES) / 30),
+}
+
+
+@pytest.mark.parametrize("times", [2, 10, 1000, 100_000])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_window_is_near_the_best_of_chernoffs_bounds(shape, times):
+    """A wider one would cost time; none is narrower than the bound of an order that is tried allows."""
+    masses = SHAPES[shape] / SHAPES[shape].sum()
+    first, last = grid._window(masses, times)
+    logs = grid._logs(masses)
+    index, allowance = np.arange(len(masses)), math.log(2 / grid._CUT)
+    mean, best = float(masses @ index), [0, times * (len(masses) - 1)]
+    for order in np.geomspace(1e-6, 10, 600):
+        up, down = (logsumexp(logs + sign * order * (index - mean)) for sign in (1, -1))
+        best = [
+            max(best[0], math.floor(times * mean - (times * down + allowance) / order)),
+            min(best[1], math.ceil(times * mean + (times * up + allowance) / order)),
+        ]
+    assert 0.99 <= (last - first) / (best[1] - best[0]) <= 1.1
+
+
+def test_a_window_of_more_points_than_are_kept_is_refused(monkeypatch):
+    masses = SHAPES["normal"] / SHAPES["normal"].sum()
+    first, last = grid._window(masses, 10)
+    monkeypatch.setattr(grid, "_LONGEST", last - first)
+    assert grid._window(masses, 10) == (first, last)
+    monkeypatch.setattr(grid, "_LONGEST", last - first - 7)
+    with pytest.raises(Overlong):
+        grid._window(masses, 10)
+
+
+def test_what_happens_once_is_left_as_it_is():
+    once = Losses(0.1, 0, np.array([0.5, 0.5]), 0.0)
+    assert grid._repeat(once, 1) is once

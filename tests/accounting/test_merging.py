@@ -54,6 +54,12 @@ def test_few_unlike_releases_stay_as_they_are_and_many_become_few():
         assert len(found) <= (EXACT if many == EXACT else MOST)
 
 
+def test_releases_that_are_nearly_alike_are_merged_no_further_than_that():
+    atoms = Counter(Laplace(scale * (1 + 1e-9 * n)) for scale in (1.0, 2.0, 4.0) for n in range(10))
+    for atom in merged(atoms):
+        assert min(abs(atom.noise_multiplier / scale - 1) for scale in (1.0, 2.0, 4.0)) < 2.0**-9
+
+
 def test_many_unlike_releases_cost_no_less_together_and_little_more():
     many = releases(60)
     exact = pld.epsilon(Composed(tuple(Repeated(one.event, 30) for one in many)), 1e-6, ADD_REMOVE)

@@ -271,6 +271,7 @@ def test_nothing_promised_is_infinite():
     ("event", "adjacency"),
     [
         (RandomizedResponse(1.0), ADD),
+        (RandomizedResponse(500.0), ADD),
         (FixedSizeSampled(100, 10, Gaussian(1.0)), ADD),
         (PoissonSampled(0.1, Laplace(1.0)), REPLACE),
     ],
