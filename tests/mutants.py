@@ -727,6 +727,20 @@ DEFECTS = (
         ("redteam/test_rounding.py::test_batches_whose_sums_would_round_too_much_are_refused_before_a_run",),
     ),
     Defect(
+        "loop: a compiler that reorders sums is trusted",
+        "training/loop.py",
+        "    rounding.refuse_reordering()\n",
+        "",
+        ("redteam/test_rounding.py::test_a_compiler_that_takes_floats_for_real_numbers_is_refused_before_a_run",),
+    ),
+    Defect(
+        "rounding: any order of sums will do",
+        "training/rounding.py",
+        "    if lost != 2.0**-30:",
+        "    if lost > 2.0**-30:",
+        ("redteam/test_rounding.py::test_a_compiler_that_takes_floats_for_real_numbers_is_refused_before_a_run",),
+    ),
+    Defect(
         "plan: no noise for what rounding adds",
         "training/plan.py",
         "self.clipping.norm * (1 + ROUNDING) if",

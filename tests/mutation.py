@@ -25,23 +25,24 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from bench import HERE, ROOT, Bench, on_benches
+from bench import HERE, ROOT, Bench, Outcome, on_benches
 from mutants import DEFECTS
 
-RESULTS = ROOT / ".cache" / "mutation.jsonl"
+RESULTS, UNCHANGED = ROOT / ".cache" / "mutation.jsonl", ROOT / ".cache" / "unchanged.jsonl"
 SURVIVORS = HERE / "survivors.toml"
 SEED, SAMPLE = 22, 600
 LEAST = 0.95
 """The share of the sample that has to be noticed or explained."""
-SECONDS, TIMES = 60, 4
+SECONDS, TIMES, ENDLESS = 60, 4, 3600
 """How long all tests of one change may take: at least so long, and so many times what they take without it."""
 
 CODE = (
-    *("guarantee.py", "events.py", "accounting", "mechanisms", "runs/provenance.py", "cli/start.py"),
+    *("guarantee.py", "events.py", "accounting", "mechanisms", "runs/provenance.py", "runs/privacy.py", "cli/start.py"),
     *("federated", "rewriting", "training"),
 )
 """What is changed, cheapest tests first."""
@@ -199,34 +200,24 @@ def _importing(file: str, others: list[Path]) -> list[Path]:
 # Trying
 
 
-def fate(mutant: Mutant, plain: "Plain", bench: Bench) -> Result:
-    """What its tests say to a mutant."""
-    tests = [*plain.tests, *plain.skipped]
-    outcome = bench.change(mutant.file, mutant.text, tests, max(SECONDS, TIMES * plain.seconds), plain.took)
+def fate(mutant: Mutant, tests: tuple[str, ...], plain: list[Outcome], bench: Bench) -> Result:
+    """What these tests say to a mutant; `plain` is what they do without it. Those that fail anyway are not asked."""
+    took = {name: seconds for outcome in plain for name, seconds in outcome.took.items()}
+    asked = [*tests, *(f"--deselect={name}" for outcome in plain for name in outcome.failed)]
+    limit = max(SECONDS, TIMES * sum(outcome.seconds for outcome in plain))
+    outcome = bench.change(mutant.file, mutant.text, asked, limit, took)
     said = {0: "survived", None: "endless"}.get(outcome.code, "noticed")
     by, seconds = outcome.noticed, round(outcome.seconds, 1)
-    return Result(mutant.key, mutant.file, mutant.line, mutant.old, mutant.new, said, by, seconds, plain.digest)
+    return Result(mutant.key, mutant.file, mutant.line, mutant.old, mutant.new, said, by, seconds, _digests(tests))
 
 
-@dataclass(frozen=True)
-class Plain:
-    """What the tests of a file do without any change: how long they take, and which fail in any case."""
+def _digest_of(test: str) -> str:
+    """Of a file of tests, or of a single one and the file that it is in."""
+    return _digest(test, (ROOT / test.partition("::")[0]).read_text(encoding="utf-8"))
 
-    tests: tuple[str, ...]
-    seconds: float
-    took: dict[str, float]
-    skipped: tuple[str, ...]
-    digest: str
 
-    @classmethod
-    def of(cls, file: str, bench: Bench) -> "Plain":
-        tests = tests_of(file)
-        outcome = bench.run(tests, 3600)
-        if " passed" not in outcome.shown:
-            sys.exit(f"{file}: its tests cannot be run.\n{outcome.shown[-2000:]}")
-        texts = [(ROOT / test.partition("::")[0]).read_text(encoding="utf-8") for test in tests]
-        skipped = tuple(f"--deselect={test}" for test in outcome.failed)
-        return cls(tests, outcome.seconds, outcome.took, skipped, _digest(*tests, *texts))
+def _digests(tests: tuple[str, ...]) -> str:
+    return _digest(*map(_digest_of, tests))
 
 
 # The score
@@ -237,21 +228,31 @@ def main(word: str = "", many: int = SAMPLE, jobs: int = 1) -> int:
     if word == "--score":
         return _report(sample(files_of(), many), _kept())
     mutants, kept = sample(files_of(), many), _kept()
-    plain: dict[str, Plain] = {}
+    plain = {digest: Outcome(*rest) for digest, *rest in _lines(UNCHANGED)}
+
+    def is_open(mutant: Mutant) -> bool:
+        known = kept.get(mutant.key)
+        return not known or (known.fate == "survived" and known.tests != _digests(tests_of(mutant.file)))
+
+    def run(bench: Bench, test: str) -> None:
+        """What a file of tests, or a single test, does without any change."""
+        outcome = bench.run([test], ENDLESS)
+        if not outcome.took:
+            sys.exit(f"{test}: it cannot be run.\n{outcome.shown[-2000:]}")
+        digest = _digest_of(test)
+        plain[digest] = replace(outcome, shown="")
+        _append(UNCHANGED, [digest, *astuple(plain[digest])])
 
     def attempt(bench: Bench, mutant: Mutant) -> None:
-        known = kept.get(mutant.key)
-        if known and known.fate != "survived":
-            return
-        if mutant.file not in plain:
-            plain[mutant.file] = Plain.of(mutant.file, bench)
-        if known and known.tests == plain[mutant.file].digest:
-            return
-        result = fate(mutant, plain[mutant.file], bench)
-        _keep(result)
+        tests = tests_of(mutant.file)
+        result = fate(mutant, tests, [plain[_digest_of(test)] for test in tests], bench)
+        _append(RESULTS, asdict(result))
         print(f"{result.fate:8} {result.seconds:6.1f} s  {result.file}:{result.line}  {result.new}", flush=True)
 
-    on_benches(attempt, [mutant for mutant in mutants if word in mutant.file], jobs)
+    chosen = [mutant for mutant in mutants if word in mutant.file and is_open(mutant)]
+    needed = dict.fromkeys(test for mutant in chosen for test in tests_of(mutant.file))
+    on_benches(run, [test for test in needed if _digest_of(test) not in plain], jobs)
+    on_benches(attempt, chosen, jobs)
     return _report(mutants, _kept())
 
 
@@ -277,16 +278,17 @@ def _report(mutants: list[Mutant], kept: dict[str, Result]) -> int:
 
 
 def _kept() -> dict[str, Result]:
-    if not RESULTS.exists():
-        return {}
-    lines = RESULTS.read_text(encoding="utf-8").splitlines()
-    return {result.key: result for result in (Result(**json.loads(line)) for line in lines)}
+    return {result.key: result for result in (Result(**line) for line in _lines(RESULTS))}
 
 
-def _keep(result: Result) -> None:
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
+def _lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def _append(path: Path, value: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(value) + "\n")
 
 
 def _explained() -> Iterator[dict[str, str]]:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from scipy.special import logsumexp
 
 from dpnlp.accounting import losses as grid

@@ -1,4 +1,4 @@
-"""A micro network of every architecture, and its loss on texts that an attacker chooses: [batch, 8] tokens each."""
+"""A micro network of every architecture, and its loss on texts that an attacker chooses: [batch, at most 8] tokens."""
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,8 @@ def read(model, ids, targets, mask):
 def linked(model, ids, targets, mask):
     """A graph for each example: tokens are features, and each node has an edge to the one that its target says."""
     features = jax.nn.one_hot(ids, TOKENS) * (1 + targets[..., None])
-    edges = jnp.stack([jnp.broadcast_to(jnp.arange(POSITIONS), ids.shape), targets % POSITIONS], axis=-1)
+    nodes = ids.shape[1]
+    edges = jnp.stack([jnp.broadcast_to(jnp.arange(nodes), ids.shape), targets % nodes], axis=-1)
     return told(model({"features": features, "edges": edges}), ids % 3, mask)
 
 

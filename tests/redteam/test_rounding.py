@@ -1,5 +1,8 @@
 """Rounding (laws 5 and 13): is there a lot that one record moves by more than the clip norm and η?"""
 
+import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import jax
@@ -152,7 +155,7 @@ def test_a_user_more_changes_no_bit_of_what_others_train(report, tries):
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_no_record_that_is_sought_for_moves_a_batch_by_more_than_the_clip_norm(name, dtype, report):
+def test_no_record_that_is_sought_for_moves_a_lot_by_more_than_the_clip_norm(name, dtype, report):
     """Thoroughly in 10,080 tries for each architecture and compute type, a third of them by each rule of clipping."""
     if not THOROUGH and (name, dtype) not in QUICK:
         pytest.skip("left to `make redteam`")
@@ -198,6 +201,24 @@ def test_batches_whose_sums_would_round_too_much_are_refused_before_a_run():
         BadInput, match=r"physical_batch = \d+: with lots of 262144 rounding could lift what one example "
     ):
         train(Arrow(3), chosen, Arrays(x), plan, optax.sgd(0.1), Options(262_144))
+
+
+def test_a_compiler_that_takes_floats_for_real_numbers_is_refused_before_a_run(monkeypatch):
+    """With fast-math flags, what a sum rounds away is computed to be nothing."""
+    monkeypatch.setattr(rounding, "two_sum", lambda high, low, more: (high + more, low))
+    schedule = Schedule(8, 4, 1, Sampling.POISSON)
+    plan = Plan(schedule, Clipping(1.0), 1.0, 1e-9, schedule.sampling.adjacencies[0])
+    with pytest.raises(BadInput, match=r"XLA_FLAGS = .*: with these flags the compiler reorders sums of floats"):
+        train(Arrow(3), chosen, Arrays(np.zeros((8, 3), np.float32)), plan, optax.sgd(0.1), Options(4))
+
+
+def test_fast_math_is_seen_by_the_compiler_itself():
+    code = "from dpnlp.training.rounding import refuse_reordering; refuse_reordering()"
+    flags = {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true", "JAX_PLATFORMS": "cpu"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | flags, capture_output=True, text=True, check=False
+    )
+    assert "XLA_FLAGS = --xla_cpu_enable_fast_math=true" in ran.stderr
 
 
 @pytest.mark.parametrize("width", [3, 7, 8, 13])

@@ -295,6 +295,7 @@ def _refuse_rounding(
     """Refuses batches and lots of which rounding could lift a record above what the noise is made for (law 13)."""
     if not plan.noise_multiplier:
         return
+    rounding.refuse_reordering()
     example, most = data.batch(np.zeros(1, np.int64), layout.lengths[-1]), owners.most if owners else 1
     widths = sorted({min(2**power, most) for power in range(most.bit_length() + 1)})
     records = {width: layout.size(width) for width in widths}

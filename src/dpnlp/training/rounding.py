@@ -29,12 +29,14 @@ A lot. Batches are added as pairs of numbers (h, l) with |l| ≤ u|h| (`two_sum`
 """
 
 import math
+import os
 from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
 
 from dpnlp.bookkeeping import Array
+from dpnlp.checks import BadInput
 
 ROUNDING = 0.01
 """η: the noise is made for records that move a sum by up to C (1 + η)."""
@@ -124,6 +126,16 @@ def _exact(first: Array, second: Array) -> tuple[Array, Array]:
     total = first + second
     back = total - first
     return total, (first - (total - back)) + (second - back)
+
+
+def refuse_reordering() -> None:
+    """Refuses a compiler that takes floats for real numbers: for it, rounding loses nothing that could be kept."""
+    _, lost = jax.jit(two_sum)(jnp.float32(1), jnp.float32(0), jnp.float32(2.0**-30))
+    if lost != 2.0**-30:
+        raise BadInput(
+            f"XLA_FLAGS = {os.environ.get('XLA_FLAGS', '')}: with these flags the compiler reorders sums of floats, "
+            "and rounding cannot be bounded; take --xla_cpu_enable_fast_math out."
+        )
 
 
 def added(parts: Iterable[Array]) -> Array:
