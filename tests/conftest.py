@@ -8,11 +8,12 @@ from pathlib import Path
 # Compiling dominates these tests: little optimization, no emitters for fusions, without which it takes a third of the
 # time, and what was compiled once is kept. Eight simulated devices are there for the tests of sharding; all others run
 # on the first of them.
-_FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-_FLAGS += " --xla_cpu_parallel_codegen_split_count=1"
-if version("jaxlib") < "0.11":  # Later ones have emitters alone, and end the process at a flag that they do not know.
-    _FLAGS += " --xla_cpu_use_fusion_emitters=false"
-os.environ.setdefault("XLA_FLAGS", _FLAGS)
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    " --xla_cpu_parallel_codegen_split_count=1"
+    + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib") < "0.11" else ""),  # Later ones refuse the flag.
+)
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
