@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpnlp import dropout
+from dpnlp.bookkeeping import Kind
 from dpnlp.checks import BadInput
 from dpnlp.models.layers import Linear
-from dpnlp.training import clipping
+from dpnlp.training import clipping, rounding
 from dpnlp.training.clipping import Clipping, Method, Rule
 from dpnlp.training.parameters import apart
 
@@ -88,6 +89,21 @@ def test_the_norm_counts_as_half_of_what_the_positions_have_at_least(inputs, out
     )
     factors = C / np.maximum(norms, least)
     assert_same_sum(found.gradients, {"kernel": np.einsum("b,bio->io", factors, each)}, TIGHTER)
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_what_a_record_adds_to_one_of_two_sums_is_at_most_two_clip_norms(others):
+    """Lookups and products of a tied weight cancel but for a thousandth, and are summed up apart."""
+    T = 25
+    gradient = np.tile(np.random.default_rng(others).normal(size=(1, 1, 6)), (1, T, 1))
+    rows, book = np.full((1, T), 2), clipping._Book(1, (5, 6))
+    for _ in range(others):
+        book.enter(Kind.ROWS, jnp.asarray(rows, jnp.int32), jnp.asarray(gradient / others, jnp.float32))
+    book.enter(Kind.INPUT, jnp.asarray(np.eye(5)[rows], jnp.float32), jnp.asarray(-0.999 * gradient, jnp.float32))
+    (factor,) = Clipping(1e-3).factors({"tied": book}, clipping._size([book]))["tied"]
+    part = float(factor) * np.linalg.norm(gradient.sum(axis=1))
+    assert not book.whole
+    assert 1e-3 < part <= rounding.length(others, whole=False) * 1e-3
 
 
 @pytest.mark.parametrize("case", CASES)

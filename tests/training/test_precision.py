@@ -109,3 +109,19 @@ def test_tensor_cores_are_trusted_with_what_they_multiply_as_it_is_and_with_noth
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert [rounding.piece(*shape, jnp.float32) for shape in shapes] == expected
     assert (rounding.depth(10_000, jnp.float32), rounding.block(jnp.float32)) == depth
+
+
+@given(st.integers(1, 300), st.integers(1, 2000), st.sampled_from([1.0, 2.0, 2.9]))
+def test_pieces_divide_a_batch_and_are_the_largest_that_round_little_enough(records, positions, largest):
+    together, part = rounding.piece(records, positions, jnp.float32, largest)
+    assert records % together == positions % part == 0
+    assert together == 1 or part == positions
+
+    def fits(some, there):
+        return rounding._inside(some, there, positions, jnp.float32, largest) <= rounding._PRODUCTS
+
+    assert fits(together, part) or (together, part) == (1, 1)
+    if part == positions:
+        assert not any(fits(some, part) for some in range(together + 1, records + 1) if records % some == 0)
+    else:
+        assert not any(fits(1, some) for some in range(part + 1, positions + 1) if positions % some == 0)

@@ -112,13 +112,15 @@ def rounding_of(loss: Loss, parts: Parts, example: Any, clipping: Clipping, reco
         uses.setdefault(use.name, []).append(use)
 
     def of_weight(own: Sequence[_PlannedUse]) -> float:
-        looked_up, products = (
-            examples * sum(math.prod(use.tap.shape[1:-1]) for use in own if use.kind in kinds)
-            for kinds in ((Kind.ROWS,), (Kind.INPUT, Kind.OUTPUT))
-        )
+        looked_up = [use for use in own if use.kind is Kind.ROWS]
+        products = [use for use in own if use.kind in (Kind.INPUT, Kind.OUTPUT)]
         whole = not (looked_up and products)
-        rows = rounding.of_terms(records, rounding.length(looked_up, whole)) if looked_up else 0.0
-        return rows + (rounding.of_products(records, products, own[0].tap.dtype, whole) if products else 0.0)
+        rows = rounding.of_terms(records, rounding.length(len(looked_up), whole)) if looked_up else 0.0
+        if not products:
+            return rows
+        positions = examples * sum(math.prod(use.tap.shape[1:-1]) for use in products)
+        length = rounding.length(len(products), whole)
+        return rows + rounding.of_products(records, positions, own[0].tap.dtype, length)
 
     return max(rounding.of_terms(records), *map(of_weight, uses.values()), 0.0) + rounding.of_parts(records)
 
@@ -223,9 +225,10 @@ class _Size(NamedTuple):
     T roundings each, and is off by T u m. Where the squared norm is a sum over pairs of positions, an entry of a Gram
     matrix over i columns is off by i u‖a_t‖‖a_s‖, and the pairs may nearly cancel: the sum is known up to (i + o + 2T +
     4) u m², with two stages of T roundings for the T² pairs, and one for each weight that is added up before. All of it
-    counts as part of the norm, which keeps the clip bound (law 5). The norm counts as no less than √S/2, so that no
-    part of a clipped record is longer than 2√T C (`rounding`). Squares that are too small for float32 are counted in S:
-    ‖a_t‖² and ‖g_t‖² stand in it with 2⁻¹²⁶/u more (`rounding.FAINT`).
+    counts as part of the norm, which keeps the clip bound (law 5). The norm counts as no less than √S/2, so that no t
+    positions of a clipped record are longer than 2√t C (`rounding`). Where what a record contributes to a weight is in
+    two sums, S has the squared norm of each of its parts, too, so that none is longer than 2C. Squares that are too
+    small for float32 are counted in S: ‖a_t‖² and ‖g_t‖² stand in it with 2⁻¹²⁶/u more (`rounding.FAINT`).
     """
 
     squared: Array
@@ -269,19 +272,22 @@ def _size(books: Iterable["_Book"]) -> _Size:
         for terms in book.terms():
             sums[terms.shape] = sums[terms.shape] + terms if terms.shape in sums else terms
         for use in book.pairs():
-            alike.setdefault((book.positions, book.scaling, book.depth, use.left.shape, use.right.shape), []).append(
-                use
-            )
+            kind = (book.whole, book.positions, book.scaling, book.depth, use.left.shape, use.right.shape)
+            alike.setdefault(kind, []).append(use)
     for terms in sums.values():
         squared = squared + rounding.total(terms)
-    for (positions, scaling, depth, _, _), uses in alike.items():
+    for (whole, positions, scaling, depth, _, _), uses in alike.items():
         pairs, own = over_pairs(*zip(*uses, strict=True))
-        squared, spread = squared + pairs, spread + own
-        doubt = doubt + (depth + len(uses)) * UNIT * positions * own
+        off = (depth + len(uses)) * UNIT * positions * own
+        squared, doubt, spread = squared + pairs, doubt + off, spread + own + (0 if whole else pairs + off)
         slack = slack + scaling**2 * positions * own
     sizes = [sum(math.prod(book.shape) for book in books if book.direct is not None)]
     entries = 2 * math.isqrt(max(sizes + [math.prod(book.shape) for book in books])) + 2
     return _Size(squared, doubt + (entries + len(books)) * UNIT * jnp.abs(squared), slack, spread)
+
+
+_AT_ONCE = 4
+"""How many sums as large as a weight are made at once."""
 
 
 class _Outer(NamedTuple):
@@ -320,6 +326,11 @@ class _Book:
     def positions(self) -> int:
         """T, of all uses together."""
         return sum(use.right.shape[1] for use in self.outer)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that a record contributes to the weight is in one sum."""
+        return len({use.one_hot for use in self.outer}) == 1
 
     @property
     def scaling(self) -> float:
@@ -371,11 +382,10 @@ class _Book:
             parts = [jnp.sum(own[group], axis=0).reshape(self.shape) for group in rounding.groups(self.records)]
         looked_up = [use for use in self.outer if use.one_hot]
         products = [use for use in self.outer if not use.one_hot]
-        whole = not (looked_up and products)
         if looked_up:
             rows = jnp.concatenate([use.left for use in looked_up], axis=1)
             values = _by_row(rows, jnp.concatenate([_scaled(use.right, each) for use in looked_up], axis=1))
-            for group in rounding.groups(self.records, rounding.length(rows.shape[1], whole)):
+            for group in rounding.groups(self.records, rounding.length(len(looked_up), self.whole)):
                 flat = values[group].reshape(-1, self.shape[1])
                 parts.append(jnp.zeros(self.shape, jnp.float32).at[rows[group].reshape(-1)].add(flat))
         if products:
@@ -384,7 +394,7 @@ class _Book:
                 left = _scaled(left, each)
             else:
                 right = _scaled(right, each)
-            parts += [contract("bti,bto->io", *some) for some in _pieces(left, right, whole)]
+            parts += _sums(left, right, rounding.length(len(products), self.whole))
         return rounding.added(parts) if parts else jnp.zeros(self.shape, jnp.float32)
 
 
@@ -393,13 +403,15 @@ def _joined(uses: Sequence[_Outer]) -> _Outer:
     return _Outer(*(jnp.concatenate([use[side] for use in uses], axis=1) for side in (0, 1)))
 
 
-def _pieces(left: Array, right: Array, whole: bool) -> Iterator[tuple[Array, Array]]:
-    """Both sides [records, T, …] in pieces that one contraction may sum up (`rounding.piece`)."""
-    records, positions = left.shape[:2]
-    together, part = rounding.piece(records, positions, left.dtype, whole)
-    for those in rounding.slices(records, together):
-        for there in rounding.slices(positions, part):
-            yield left[those, there], right[those, there]
+def _sums(left: Array, right: Array, length: float) -> Iterator[Array]:
+    """Σ_t left_t ⊗ right_t of both sides [records, T, …], in pieces that one contraction may sum up (`rounding.piece`).
+
+    Several pieces are made at once, without a copy of what goes into them.
+    """
+    together, part = rounding.piece(left.shape[0], left.shape[1], left.dtype, length)
+    left, right = (side.reshape(-1, together * part, side.shape[-1]) for side in (left, right))
+    for some in rounding.slices(len(left), _AT_ONCE):
+        yield from contract("pti,pto->pio", left[some], right[some])
 
 
 def _by_row(rows: Array, values: Array) -> Array:

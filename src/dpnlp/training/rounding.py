@@ -15,8 +15,9 @@ Let v_r be what record r contributes, as real numbers: Σ_t fl(c_r a_t) ⊗ g_t.
 
 A batch. Pieces of it are summed up by themselves. A stretch of t positions of record r adds up to at most c_r Σ_t
 ‖a_t‖‖g_t‖ ≤ √t c_r √S ≤ 2√t C, with S = Σ_t ‖a_t‖²‖g_t‖², for clipping keeps c_r √S below 2C. All positions of a record
-add up to at most w C: w is 1, but 2√T where a part of what it contributes to a weight lies in another sum, as in a
-lookup table that is the output layer too, and the parts may nearly cancel. A piece of P records with T positions each
+add up to at most w C. w is 1, but 2√k where k of the parts that it contributes to a weight are in this sum and others
+are not, as with a lookup table that is the output layer too: the parts may nearly cancel, and clipping keeps each of
+them below 2C. A piece of P records with T positions each
 has P·T intermediate results. Each consists of whole records, of half of P on average, the end of a record before them
 and the start of one after them, whose √t is 2/3 √T on average. So the piece is off by at most u P T (w P/2 + (2 + 4/3)
 √T) C; only one piece differs. A single record's piece has no other's end, and is off by u T 2√T C; where it is cut into
@@ -30,7 +31,7 @@ A lot. Batches are added as pairs of numbers (h, l) with |l| ≤ u|h| (`two_sum`
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import jax
 import jax.numpy as jnp
@@ -53,18 +54,19 @@ _TERMS = 0.2 * ROUNDING / _FOUR  # what sums with one term for each record may
 _TENSOR_CORES = 8  # products of 16 bits that tensor cores add up before they round once, with room to spare
 
 
-def piece(records: int, positions: int, dtype: object, whole: bool = True) -> tuple[int, int]:
-    """How many records, with how many of their positions, one contraction may sum up.
+def piece(records: int, positions: int, dtype: object, largest: float = 1.0) -> tuple[int, int]:
+    """How many records, with how many of their positions, one contraction may sum up; both divide what there is.
 
-    `whole` says whether a record adds nothing to the weight but what is in this sum.
+    A record adds at most so many C to the sum.
     """
-    together = records
-    while together > 1 and _inside(together, positions, positions, dtype, whole) > _PRODUCTS:
-        together = -(-together // 2)
-    part = positions
-    while part > 1 and _inside(together, part, positions, dtype, whole) > _PRODUCTS:
-        part = -(-part // 2)
-    return together, part
+
+    def most(size: int, inside: Callable[[int], float]) -> int:
+        return next((some for some in range(size, 1, -1) if size % some == 0 and inside(some) <= _PRODUCTS), 1)
+
+    together = most(records, lambda some: _inside(some, positions, positions, dtype, largest))
+    if together > 1:
+        return together, positions
+    return 1, most(positions, lambda some: _inside(1, some, positions, dtype, largest))
 
 
 def groups(records: int, largest: float = 1.0) -> list[slice]:
@@ -72,9 +74,9 @@ def groups(records: int, largest: float = 1.0) -> list[slice]:
     return slices(records, max(1, math.isqrt(int(2 * _TERMS / largest))))
 
 
-def length(positions: int, whole: bool) -> float:
-    """w: how long all positions of a record together can be, in C."""
-    return 1.0 if whole else 2 * math.sqrt(positions)
+def length(parts: int, whole: bool) -> float:
+    """w: how long some of the parts that a record contributes to a weight can be together, in C."""
+    return 1.0 if whole else 2 * math.sqrt(parts)
 
 
 def slices(size: int, most: int) -> list[slice]:
@@ -82,9 +84,9 @@ def slices(size: int, most: int) -> list[slice]:
     return [slice(start, min(start + most, size)) for start in range(0, size, most)]
 
 
-def of_products(records: int, positions: int, dtype: object = jnp.float32, whole: bool = True) -> float:
+def of_products(records: int, positions: int, dtype: object = jnp.float32, largest: float = 1.0) -> float:
     """What a sum of products over the positions of all records of a batch adds to η."""
-    return _FOUR * _inside(*piece(records, positions, dtype, whole), positions, dtype, whole)
+    return _FOUR * _inside(*piece(records, positions, dtype, largest), positions, dtype, largest)
 
 
 def of_terms(records: int, largest: float = 1.0) -> float:
@@ -103,12 +105,12 @@ def of_lot(batches: float, records: float) -> float:
     return 8 * UNIT**2 * batches * records
 
 
-def _inside(together: int, part: int, positions: int, dtype: object, whole: bool) -> float:
+def _inside(together: int, part: int, positions: int, dtype: object, largest: float) -> float:
     """The intermediate results of one contraction, each with its length in C, added up."""
     root = math.sqrt(positions)
     if together == 1:
         return _rounds(dtype) * part * 2 * root
-    return _rounds(dtype) * together * positions * (together / 2 * length(positions, whole) + 10 / 3 * root)
+    return _rounds(dtype) * together * positions * (together / 2 * largest + 10 / 3 * root)
 
 
 def _rounds(dtype: object) -> float:
