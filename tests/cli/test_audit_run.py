@@ -503,6 +503,25 @@ def test_a_run_whose_data_are_gone_or_changed_is_not_attacked(home, dpnlp, runs,
         data.write_bytes(kept)
 
 
+@pytest.mark.parametrize("change", [-1, 1])
+def test_where_nothing_is_remembered_a_run_still_knows_how_many_records_it_had(
+    home, dpnlp, runs, change, tmp_path, monkeypatch
+):
+    runs("translation-still")
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "another"))
+    ledger, data = home / "translation.jsonl.ledger", home / "translation.jsonl"
+    kept = data.read_bytes()
+    ledger.rename(tmp_path / "ledger")
+    try:
+        lines = kept.splitlines(keepends=True)
+        data.write_bytes(b"".join(lines[:-1] if change < 0 else [*lines, lines[0].replace(b'": "', b'": "a ')]))
+        code, _, err = dpnlp("audit runs/translation-still")
+        assert (code, f"learned from {COUNT} records, and its data have {COUNT + change} by now" in err) == (2, True)
+    finally:
+        data.write_bytes(kept)
+        (tmp_path / "ledger").rename(ledger)
+
+
 def test_other_runs_are_refused(home, dpnlp):
     for name, config, what in (
         ("graph", "task: nodes\n", "has learned nodes"),
