@@ -2898,6 +2898,20 @@ DEFECTS = (
         ("test_guarantee.py",),
     ),
     Defect(
+        "nodes: as much room for edges as any record needs",
+        "tasks/nodes.py",
+        "self.edges.padded(rows, EDGES * length, length)",
+        "self.edges.padded(rows, int(self.edges.lengths.max()), length)",
+        ("tasks/test_nodes.py::test_a_node_that_comes_or_goes_puts_no_other_subgraph_into_another_shape",),
+    ),
+    Defect(
+        "nodes: a record with many edges is as long as its nodes",
+        "tasks/nodes.py",
+        "np.maximum(self.nodes.lengths, -(-self.edges.lengths // EDGES))",
+        "self.nodes.lengths",
+        ("tasks/test_nodes.py::test_a_record_that_is_not_cut_has_room_for_all_its_edges",),
+    ),
+    Defect(
         "nodes: messages cross from one subgraph into another",
         "tasks/nodes.py",
         "inside = graph.edges[groups[graph.edges[:, 0]] == groups[graph.edges[:, 1]]]",

@@ -16,6 +16,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.graphs import UNKNOWN, Graph
 from dpnlp.metrics.f1 import confusion
 from dpnlp.models.gcn import GCN, Config
+from dpnlp.tasks import nodes
 from dpnlp.tasks.nodes import Nodes, neighbourhoods, node_loss, subgraphs, whole
 from dpnlp.tasks.reading import logits_of
 
@@ -110,6 +111,29 @@ def test_a_node_that_comes_goes_or_is_exchanged_changes_no_bit_of_another_subgra
         assert [node for node in names_of(first, row) if node != name] == names_of(before, row)
         if row != home:
             assert contents(first, row) == contents(second, row) == contents(before, row)
+
+
+@given(neighbours(), st.integers(1, 4), st.integers(1, 9))
+def test_a_node_that_comes_or_goes_puts_no_other_subgraph_into_another_shape(case, splits, length):
+    without, world, other, name = case
+    before, first, second = (subgraphs(each.graph(), splits) for each in (without, world, other))
+    for row in range(splits):
+        if name not in names_of(first, row):
+            batches = [side.batch(np.array([row]), length) for side in (before, first, second)]
+            for key, value in batches[0].items():
+                assert all(np.array_equal(value, batch[key]) for batch in batches)
+            assert before.lengths[row] == first.lengths[row] == second.lengths[row]
+
+
+@given(worlds())
+def test_a_record_that_is_not_cut_has_room_for_all_its_edges(world):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes, "EDGES", 1)
+        for records in every_way(world.graph()):
+            for row, length in enumerate(records.lengths.tolist()):
+                found = records.batch(np.array([row]), length)["edges"][0]
+                real = found[(found < length).all(axis=1)]
+                assert real.tolist() == records.edges.lists([row])[0]
 
 
 @given(neighbours(), st.integers(0, 3))
@@ -279,7 +303,6 @@ def test_the_bound_for_a_node_in_neighbourhoods_is_reached(edges):
 def test_the_loss_of_a_record_is_the_mean_over_its_labels(model, world):
     records = whole(world.graph())
     batch = records.batch(np.zeros(1, np.int64), 7)
-    batch["edges"] = np.pad(batch["edges"], ((0, 0), (0, 21 - batch["edges"].shape[1]), (0, 0)), constant_values=7)
     found = float(LOSS(*nnx.split(model), batch)[0])
     logs = np.asarray(jax.nn.log_softmax(logits_of(model, batch)[0]))
     labels = [(place, world.labels[name]) for place, name in enumerate(world.names) if world.labels[name] != UNKNOWN]

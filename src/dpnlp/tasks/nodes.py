@@ -38,6 +38,9 @@ from dpnlp.tasks.reading import counted, cross_entropy, logits_of
 
 Integers = NDArray[np.int64]
 
+EDGES = 16
+"""For how many edges a batch has room, for each node."""
+
 
 @dataclass(frozen=True)
 class GraphRecords:
@@ -53,15 +56,20 @@ class GraphRecords:
 
     @property
     def lengths(self) -> Integers:
-        """The nodes of each record."""
-        return self.nodes.lengths
+        """The nodes of each record. One with more edges than there is room for counts as one with more nodes."""
+        longest: Integers = np.maximum(self.nodes.lengths, -(-self.edges.lengths // EDGES))
+        return longest
 
     def batch(self, rows: Integers, length: int) -> dict[str, NDArray[Any]]:
-        """The records, with `length` nodes each. Padding has no features, no label and edges that lead nowhere."""
+        """The records, with `length` nodes each. Padding has no features, no label and edges that lead nowhere.
+
+        How much room there is for edges follows from `length`, so that no record is in another shape for the edges of
+        others (law 13).
+        """
         nodes, real = self.nodes.padded(rows, length, 0)
         features = np.zeros((*nodes.shape, self.graph.features.shape[1]), np.float32)
         features[real] = self.graph.features[nodes[real]]
-        edges, _ = self.edges.padded(rows, int(self.edges.lengths.max()), length)  # No record loses an edge to others.
+        edges, _ = self.edges.padded(rows, EDGES * length, length)
         labels, _ = self.labels.padded(rows, length, UNKNOWN)
         return {"features": features, "edges": edges, "labels": labels}
 
