@@ -102,6 +102,30 @@ def test_the_largest_whole_number_is_found_from_any_guess(cost, power, target, o
     assert len(asked) <= 50
 
 
+@pytest.mark.parametrize("lots", [7, 1000, 10**6])
+@pytest.mark.parametrize("epochs", [3, 1000, 100_001])
+@pytest.mark.parametrize("left", [0, 0.1, 0.9])
+@pytest.mark.parametrize("off", [0.1, 0.999, 30.0])
+def test_the_largest_whole_number_is_found_where_the_cost_jumps(lots, epochs, left, off):
+    """Where whole epochs are paid for, the search for the jump may end thousands of steps before or behind it."""
+    asked, most = [], lots * epochs
+    found = calibration._largest_whole(
+        lambda n: asked.append(n) or math.ceil(n / lots), epochs + left, off * most, most=10**12
+    )
+    assert found == most
+    assert len(asked) <= 100
+
+
+@pytest.mark.parametrize("falling", [True, False])
+@pytest.mark.parametrize("guess", [0.96, 0.99, 1.01, 1.04])
+def test_nothing_is_asked_far_from_a_good_guess(falling, guess):
+    """There an answer may take much longer, or there may be none."""
+    asked = []
+    found = calibration._solve(lambda x: asked.append(x) or (1 / x if falling else x), 1.0, guess, falling)
+    assert found == pytest.approx(1, rel=1e-4)
+    assert all(0.9 < x < 1.1 for x in asked)
+
+
 def test_a_guess_far_off_costs_few_questions_more(monkeypatch):
     asked = []
     monkeypatch.setattr(calibration, "epsilon", lambda *question: asked.append(question) or epsilon(*question))

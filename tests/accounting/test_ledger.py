@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from dpnlp import atomic
 from dpnlp.accounting import pld
 from dpnlp.accounting.fingerprint import fingerprint
 from dpnlp.accounting.ledger import BudgetExceeded, Ledger
-from dpnlp.accounting.releases import Budget, Release
+from dpnlp.accounting.releases import Budget, Contents, Release, Spent
 from dpnlp.checks import BadInput
 from dpnlp.events import (
     ApproximateDP,
@@ -165,7 +165,8 @@ def test_the_lines_are_json_in_a_chain(ledger: Ledger) -> None:
 
 def test_a_data_set_without_a_ledger_has_spent_nothing(ledger: Ledger) -> None:
     assert (ledger.read().releases, ledger.read().budget, ledger.read().warnings) == ((), None, ())
-    assert ledger.spent(DELTA).epsilon == 0
+    spent = ledger.spent(DELTA)
+    assert (spent.epsilon, spent.unit, spent.owner, spent.whose) == (0, None, "", None)
     assert not ledger.path.exists()
 
 
@@ -263,6 +264,41 @@ def test_the_default_unit_is_the_largest_that_all_protect(ledger: Ledger, units:
     assert spent.epsilon == pld.epsilon(Repeated(Gaussian(4.0), len(units)), DELTA, spent.adjacency)
 
 
+@pytest.mark.parametrize("one", Unit)
+@pytest.mark.parametrize("other", Unit)
+def test_no_unit_that_both_protect_is_larger_than_the_default(one: Unit, other: Unit) -> None:
+    contents = Contents(tuple(Release.now(None, "run", Gaussian(4.0), unit, ADD_REMOVE) for unit in (one, other)))
+    common = [unit for unit in Unit if one.protects(unit) and other.protects(unit)]
+    assert contents.unit in (common or [None])
+    assert not any(unit.protects(contents.unit) for unit in common if contents.unit and unit is not contents.unit)
+
+
+def test_what_promises_nothing_has_no_say_in_whom_the_others_protect(ledger: Ledger) -> None:
+    charge(ledger, Gaussian(4.0), unit=Unit.USER)
+    charge(ledger, NonPrivate(), unit=Unit.EXAMPLE, adjacency=REPLACE)
+    contents = ledger.read()
+    assert (contents.unit, contents.adjacency) == (Unit.USER, ADD_REMOVE)
+    alone = replace(contents, releases=contents.releases[1:])
+    assert (alone.unit, alone.adjacency) == (Unit.EXAMPLE, REPLACE)
+
+
+@pytest.mark.parametrize(
+    ("events", "private"),
+    [
+        ([], False),
+        ([NonPrivate()], False),
+        ([Repeated(Composed((Gaussian(4.0), NonPrivate())), 3)], False),
+        ([NonPrivate(), Gaussian(4.0)], True),
+    ],
+)
+def test_a_budget_or_one_release_with_noise_is_a_promise(ledger: Ledger, events: list[Event], private: bool) -> None:
+    for event in events:
+        charge(ledger, event)
+    assert ledger.read().is_private is private
+    ledger.set_budget(math.inf, DELTA, Unit.EXAMPLE, ADD_REMOVE)
+    assert ledger.read().is_private is True
+
+
 def test_a_part_of_a_record_that_goes_leaves_another_record_behind(ledger: Ledger) -> None:
     """A user's sum, clipped to 1, moves by 2 when one of her examples is taken away: from −1 to 1."""
 
@@ -282,7 +318,7 @@ def test_no_unit_in_common_is_reported(ledger: Ledger) -> None:
     charge(ledger, Gaussian(4.0), unit=Unit.USER)
     charge(ledger, Gaussian(4.0), unit=Unit.GRAPH)
     spent = ledger.spent(DELTA)
-    assert (spent.epsilon, spent.unit) == (math.inf, None)
+    assert (spent.epsilon, spent.unit, spent.whose) == (math.inf, None, None)
     assert spent.reasons == ("The releases protect no unit in common, but graph, user.",)
 
 
@@ -1001,10 +1037,14 @@ def test_a_line_that_is_not_of_this_format_is_named(ledger: Ledger, change: dict
 
 def test_records_cannot_be_changed_in_memory(ledger: Ledger) -> None:
     charge(ledger, Gaussian(4.0))
-    (release,) = ledger.read().releases
-    assert isinstance(release, Release)
-    with pytest.raises(AttributeError):
-        release.unit = Unit.WORD  # type: ignore[misc]
+    ledger.set_budget(5.0, DELTA, Unit.EXAMPLE, ADD_REMOVE)
+    contents = ledger.read()
+    (release,), budget, spent = contents.releases, contents.budget, contents.spent()
+    assert (type(release), type(budget), type(spent)) == (Release, Budget, Spent)
+    for record in (release, budget, spent, contents):
+        for field in fields(record):
+            with pytest.raises(FrozenInstanceError):
+                setattr(record, field.name, getattr(record, field.name))
 
 
 # A run that is resumed
@@ -1100,11 +1140,12 @@ def test_users_by_one_column_are_not_users_by_another(ledger: Ledger) -> None:
     assert (contents.unit, contents.owner) == (Unit.EXAMPLE, "")
     together = contents.spent(DELTA)
     assert together.epsilon == pytest.approx(pld.epsilon(Composed((Gaussian(4.0),) * 3), DELTA, REPLACE))
+    assert together.whose == "example"
     assert contents.spent(DELTA, Unit.USER, owner="author").reasons == (
         f"{contents.releases[1]} protects one user by row and promises nothing for one user by author.",
     )
     alike = replace(contents, releases=contents.releases[::2])
-    assert (alike.unit, alike.owner) == (Unit.USER, "author")
+    assert (alike.unit, alike.owner, alike.spent(DELTA).whose) == (Unit.USER, "author", "user by author")
     assert alike.spent(DELTA).epsilon == pytest.approx(pld.epsilon(Composed((Gaussian(4.0),) * 2), DELTA, ADD_REMOVE))
     ledger.set_budget(2.0, DELTA, Unit.USER, ADD_REMOVE, "author")
     with pytest.raises(BudgetExceeded, match="for one user by author under add-remove"):

@@ -74,6 +74,15 @@ def test_never_below_pld(event, adjacency, accountant):
     assert accountant(event, 1e-5, adjacency) < 4 * exact + 1
 
 
+@pytest.mark.parametrize("accountant", [rdp.epsilon, rdp.moments_epsilon])
+@pytest.mark.parametrize("z", [0.4, 0.7, 1.0, 3.0])
+def test_sampled_laplace_noise_is_amplified_as_any_pure_bound_is(z, accountant):
+    """ε = 1/z becomes ln(1 + q(e^ε − 1)) (Li, Qardaji and Su 2012)."""
+    amplified = ApproximateDP(math.log1p(0.05 * math.expm1(1 / z)))
+    sampled = accountant(Repeated(PoissonSampled(0.05, Laplace(z)), 40), 1e-5, ADD)
+    assert sampled == pytest.approx(accountant(Repeated(amplified, 40), 1e-5, ADD), rel=1e-9)
+
+
 def test_the_moments_accountant_is_never_below_rdp():
     event = Repeated(PoissonSampled(0.01, Gaussian(4.0)), 10_000)
     assert rdp.epsilon(event, 1e-5, ADD) < rdp.moments_epsilon(event, 1e-5, ADD)

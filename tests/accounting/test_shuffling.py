@@ -1,11 +1,13 @@
 """Shuffled lots: the proved bound, the bound from below and the figure that is none, in the right order."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 from dpnlp.accounting import pld, shuffling
 from dpnlp.accounting.subsampling import Sampling, Schedule
@@ -58,7 +60,26 @@ def test_fresh_orders_leak_less_than_a_kept_one():
     assert shuffling.lower_bound(2.0, 100, 10, 1e-6) < shuffling.lower_bound(2.0, 100, 10, 1e-6, same_order=True)
 
 
-def test_one_lot_is_the_gaussian_itself():
+@pytest.mark.parametrize("noise", [0.3, 1.0, 3.0, 10.0, 30.0])
+def test_one_lot_is_the_gaussian_itself(noise):
     """With a single lot nothing is shuffled, and the bound from below meets the proved one."""
-    proved = pld.epsilon(Schedule(10, 10, 1, Sampling.SHUFFLED).event(1.0), 1e-5, Adjacency.ZERO_OUT)
-    assert shuffling.lower_bound(1.0, 1, 1, 1e-5) == pytest.approx(proved, rel=0.05)
+    proved = pld.epsilon(Schedule(10, 10, 1, Sampling.SHUFFLED).event(noise), 1e-5, Adjacency.ZERO_OUT)
+    assert shuffling.lower_bound(noise, 1, 1, 1e-5) == pytest.approx(proved, rel=0.05)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(30))
+def test_the_evidence_of_several_epochs_is_hardly_rounded_and_only_down(epochs, seed):
+    """Against all outcomes of a few looks at a number with two values, of which one speaks against the record."""
+    p, q = np.random.default_rng(seed).dirichlet(np.ones(2), 2)
+    each, delta = np.log(p / q), 0.2
+    chances = np.array([math.prod(outcome) for outcome in product(p, repeat=epochs)])
+    losses = np.array([math.fsum(outcome) for outcome in product(each, repeat=epochs)])
+
+    def excess(epsilon):
+        return float(chances @ np.maximum(0, -np.expm1(epsilon - losses))) - delta
+
+    exact = brentq(excess, 0, losses.max()) if excess(0) > 0 else 0.0
+    found = shuffling._repeated(p[::-1].cumsum()[::-1], q[::-1].cumsum()[::-1], epochs, delta)
+    deviation = math.sqrt(p @ (each - p @ each) ** 2)
+    assert exact - max(deviation / 100, epochs * np.ptp(each) / 20_000) <= found <= exact + 1e-5

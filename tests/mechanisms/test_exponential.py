@@ -102,6 +102,10 @@ def test_the_worst_move_costs_epsilon(gammas, epsilon: float, monotone: bool) ->
     st.floats(-5, 5).map(lambda power: 10**power),
     st.booleans(),
 )
+@example([0.0, 1e12], 1.0, 1e-5, False)
+@example([0.0, 1e12], 0.3, 1e-5, True)
+@example([0.0, 1e12], 1.0, 1.1e-5, False)
+@example([0.0, 1e12], 1.0, 1e5, False)
 def test_little_is_lost_to_the_grid(gammas, units: list, sensitivity: float, epsilon: float, monotone: bool) -> None:
     """γ is ε (max u − u)/2Δ, or twice that where scores are monotone, to a ten-thousandth of it and of ε."""
     scores = [sensitivity * unit for unit in units]

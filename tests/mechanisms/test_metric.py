@@ -24,6 +24,18 @@ from .audit import FALSE_ALARM, epsilon_lower_bound
 DRAWS = 100_000
 
 
+class Endless:
+    """The same random byte again and again."""
+
+    kind = NoiseSource.FIXED_SEED
+
+    def __init__(self, byte: bytes) -> None:
+        self.byte = byte
+
+    def bytes(self, count: int) -> bytes:
+        return self.byte * count
+
+
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 50])
 def test_the_radius_is_gamma_and_the_direction_uniform(d: int) -> None:
     z = near(_drawn(FixedSeed(d), DRAWS // d, d), d).vectors
@@ -103,6 +115,21 @@ def test_where_float64_is_certain_intervals_with_more_bits_agree(d: int) -> None
         assert (np.rint(exact) == np.rint(row)).all()
         assert (np.abs(exact - row) <= off + 1 / fine).all()
     assert np.median(doubt / np.abs(vectors)) < 2.0**-38
+
+
+@pytest.mark.parametrize("angle", [1, 3])
+@pytest.mark.parametrize("size", [2**40, 2**50, 2**52 - 2**45])
+def test_an_entry_near_zero_is_in_doubt_by_as_much_as_its_direction_is(angle: int, size: int) -> None:
+    """Its sign follows from bits that are not drawn yet, at both ends of what they may be, however long the vector."""
+    scale = 2.0**70
+    just_below_one = round(math.exp(-0.5) * 2**52) + 1
+    for radius in (2**20, 2**49, 2**51, just_below_one, 2**52 - 2**50):
+        words = np.array([[radius, radius, size, angle * 2**50]], np.int64)
+        vectors, doubt = near(words, 2)
+        for rest in (b"\x00", b"\x80", b"\xff"):
+            exact = np.array(_exactly(words[0].tolist(), 2, scale, Endless(rest)), np.float64) / scale
+            assert (np.abs(exact - vectors[0]) <= doubt[0]).all()
+        assert abs(vectors[0, 0]) < doubt[0, 0] < 2.0**-30 * abs(vectors[0, 1])
 
 
 def test_a_number_that_tells_too_little_is_in_doubt_and_is_then_drawn_to_the_end() -> None:

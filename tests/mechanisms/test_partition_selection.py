@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import FrozenInstanceError, fields
 
 import mpmath
 import numpy as np
@@ -157,6 +158,15 @@ def test_items_come_out_by_their_noisy_sums_and_only_such_as_occur():
     assert selection.release({}) == {}
 
 
+def test_items_of_equal_noisy_sums_come_out_by_name_however_they_were_counted(monkeypatch):
+    silent = lambda source, scale, count: np.zeros(count, dtype=np.int64)  # noqa: E731
+    monkeypatch.setattr(partition_selection, "discrete_gaussian", silent)
+    sums = {name: 2**30 + place % 2 for place, name in enumerate("hcfadgbe")}
+    for ordered in (sorted(sums), sorted(sums, reverse=True), sums):
+        released = PartitionSelection(1, 1.0, 0.1).release({name: sums[name] for name in ordered})
+        assert "".join(released) == "acegbdfh"
+
+
 def test_a_seed_makes_the_same_choice_again_and_none_makes_another():
     def released(*source):
         return PartitionSelection(1, 1.0, 0.1, *source).release({f"{n}": 2**30 for n in range(20)})
@@ -188,6 +198,13 @@ def test_the_guarantee_names_the_mechanism_and_where_the_noise_came_from():
     assert (promised.epsilon, promised.delta, promised.unit) == (1.0, 1e-7, Unit.USER)
     assert promised.noise_source is NoiseSource.FIXED_SEED
     assert re.fullmatch(r"partition-selection\(sigma=[\d.]+,threshold=[\d.]+,items=50\)", str(promised.mechanism))
+
+
+def test_what_was_promised_cannot_be_changed():
+    selection = PartitionSelection(50, 1.0, 1e-7)
+    for field in fields(selection):
+        with pytest.raises(FrozenInstanceError):
+            setattr(selection, field.name, getattr(selection, field.name))
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from dpnlp import events
+from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, NoiseSource, Trust, Unit
 from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed
@@ -65,6 +66,10 @@ def test_theta_and_gamma_lead_back_to_epsilon(epsilon: float) -> None:
 
 
 @given(st.floats(1e-6, 800), st.integers(2, 64))
+@example(1e-300, 2)
+@example(1e-300, 64)
+@example(1e-16, 3)
+@example(1e-16, 50)
 @example(18.671767055102315, 2)
 @example(28.91, 50)
 @example(36.0, 2)
@@ -174,6 +179,25 @@ def test_what_is_promised() -> None:
     assert promise.noise_source is NoiseSource.FIXED_SEED
     assert dict(promise.mechanism.parameters) == {"theta": mechanism.theta, "categories": 3}
     assert mechanism.event() == events.RandomizedResponse(1.5, 3)
+
+
+@pytest.mark.parametrize("categories", [2, 3, 66])
+def test_the_last_category_is_one_less_than_there_are_and_a_refusal_says_so(categories: int) -> None:
+    mechanism, last = RandomizedResponse(1.0, categories), categories - 1
+    for fine in (0, last):
+        assert mechanism.release([fine]).shape == (1,)
+        assert mechanism.estimate([fine], fine).low <= mechanism.estimate([fine], fine).high
+    for wrong in (-1, categories, categories + 7):
+        with pytest.raises(BadInput) as refusal:
+            mechanism.estimate([0], wrong)
+        assert str(refusal.value) == f"category = {wrong}: it must be a whole number from 0 to {last}."
+        for call in (mechanism.release, mechanism.estimate):
+            with pytest.raises(BadInput) as refusal:
+                call([0, wrong])
+            assert str(refusal.value) == f"answers: they must be whole numbers from 0 to {last}."
+    with pytest.raises(BadInput) as refusal:
+        mechanism.release([0.5])
+    assert str(refusal.value) == f"answers: they must be whole numbers from 0 to {last}, not float64."
 
 
 def test_categories_may_be_any_whole_number() -> None:

@@ -141,10 +141,7 @@ class Contents:
         owners = sorted({"", *(release.owner for release in promising)})
         kinds = [(unit, owner) for unit in Unit for owner in (owners if unit.is_counted_by_owner else [""])]
         common = [kind for kind in kinds if all(release.protects(*kind) for release in promising)]
-        largest = [
-            kind for kind in common if not any(other.protects(kind[0]) for other, _ in common if other is not kind[0])
-        ]
-        return largest[-1] if promising and largest else (None, "")
+        return common[-1] if promising and common else (None, "")  # A unit is listed after all that are parts of it.
 
     @property
     def adjacency(self) -> Adjacency:

@@ -54,7 +54,7 @@ def _repeated(p: Array, q: Array, epochs: int, delta: float) -> float:
     p, losses = p[kept], np.log(p[kept] / q[kept])
     deviation = math.sqrt(float(p @ (losses - p @ losses) ** 2))
     step = max(deviation / (100 * epochs), float(np.ptp(losses)) / 20_000, 1e-12)
-    index = np.floor(losses / step).astype(np.int64)
+    index = (losses // step).astype(np.int64)
     lowest = int(index.min())
     masses = np.bincount(index - lowest, weights=p).astype(np.float64)
     return compose([(Losses(step, lowest, masses, 0.0), epochs)], delta).epsilon(delta)

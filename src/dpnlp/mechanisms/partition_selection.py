@@ -83,7 +83,7 @@ class PartitionSelection(Mechanism):
         known = sorted(sums)
         noisy = np.array([sums[item] for item in known], dtype=np.int64)
         noisy += discrete_gaussian(self.source, self.noise.scale(), len(known))
-        chosen = sorted(np.flatnonzero(noisy > self._threshold), key=lambda place: (-noisy[place], place))
+        chosen = sorted(np.flatnonzero(noisy > self._threshold), key=noisy.__getitem__, reverse=True)
         return {known[place]: float(noisy[place] * self.noise.step) for place in chosen}
 
     @property
