@@ -2047,7 +2047,7 @@ DEFECTS = (
     Defect(
         "adept: clipped in ℓ2 where noise is for ℓ1, as it was first published",
         "rewriting/latent.py",
-        "return clip_by_norm(rows, self.bound, 1 if self.rule is Rule.L1 else 2)",
+        "return clip_by_norm(rows, self.bound, _ORDERS[self.rule])",
         "return clip_by_norm(rows, self.bound, 2)",
         (f"{ADEPT}no_two_clipped_latents_are_further_apart_than_the_sensitivity",),
     ),
