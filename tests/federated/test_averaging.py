@@ -17,6 +17,7 @@ from dpnlp.federated.estimators import FINENESS
 from dpnlp.guarantee import Guarantee
 from dpnlp.mechanisms.randomness import FixedSeed
 from dpnlp.training.clipping import Rule
+from dpnlp.training.contributions import Sums
 from dpnlp.training.loop import Options, train
 from dpnlp.training.optimizers import Method, Optimizer
 from dpnlp.training.rounding import ROUNDING
@@ -207,6 +208,36 @@ def test_an_update_that_is_no_number_counts_as_zero_and_as_not_within_the_norm()
     assert float(found.seen.not_finite) == 1
     assert (float(whole.beside.within), float(found.beside.within)) == (2.0, 1.0)
     assert float(found.beside.weight) == 4.0 * FINENESS
+
+
+@pytest.mark.parametrize(
+    "contribution",
+    [
+        averaging(),
+        averaging(quantile=Quantile(0.5, 0.2, 40.0)),
+        averaging(quantile=Quantile(0.5, 0.2, 0.6)),
+        averaging(estimator=Estimator.CLIPPED),
+        averaging(estimator=Estimator.CLIPPED, total=300.0),
+        averaging(estimator=Estimator.CLIPPED, quantile=Quantile(0.5, 0.2, 2.0)),
+    ],
+)
+def test_what_rounding_may_add_to_an_estimate_and_a_count_is_not_much_more_than_what_it_adds(contribution):
+    """One user more, after any number of users who move the sum by all they can: against exact numbers."""
+    lot = 1000
+    plan = planned(contribution, Schedule(4 * lot, lot, 1), noise_multiplier=1.0)
+    S, users = np.float32(plan.clipping.norm), np.arange(2 * lot, dtype=np.float32)
+    beside = contribution.nothing()._replace(weight=users * FINENESS, within=users[: lot + 1] / 2)
+    answer, _ = contribution.query(plan, Sums({"place": users * S}, (), beside))
+    sure = contribution.weights.expected(plan)
+    exact = [users * S.astype(float)]
+    if contribution.weights.estimator is Estimator.CLIPPED:
+        exact = [exact[0] * sure / np.maximum(sure, users) / 2]
+    if contribution.quantile:
+        exact.append(contribution.quantile.part(plan) * plan.clipping.norm * users[: lot + 1].astype(float))
+    found = [np.asarray(part, np.float64) for part in jax.tree.leaves(answer)]
+    added = sum(np.abs(np.diff(one - other)).max() / S for one, other in zip(found, exact, strict=True))
+    allowed = contribution.rounding(plan, None, None, None, 1, 1) - averaging().rounding(plan, None, None, None, 1, 1)
+    assert added <= allowed <= 8 * added
 
 
 @pytest.mark.parametrize("devices", [1, 8])

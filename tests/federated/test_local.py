@@ -63,6 +63,20 @@ def test_the_loss_on_the_way_is_the_mean_of_the_examples():
     assert mean == pytest.approx(float(loss(model, (x[:5], y[:5])).mean()), rel=1e-5)
 
 
+@pytest.mark.parametrize(("width", "batch", "steps"), [(10, 4, 3), (8, 4, 2), (3, 50, 1)])
+def test_an_epoch_has_as_many_steps_as_the_examples_have_batches(width, batch, steps):
+    model, loss, arrays = line_case(12, 0)
+    seen = []
+
+    def watched(model, given):
+        jax.debug.callback(lambda x: seen.append(len(x)), given[0])
+        return loss(model, given)
+
+    moved((model, watched, arrays), [0, 1, 2], width, LocalSGD(0.05, 2, batch))
+    jax.effects_barrier()
+    assert seen == [min(width, batch)] * (2 * steps)
+
+
 def test_padding_to_any_width_changes_no_bit():
     case, local = tagger_case(9, 2, 4, 5, 0), LocalSGD(0.01, 2, 2)
     found = [moved(case, [3, 4, 5], width, local)[0] for width in (4, 6, 8)]

@@ -1,17 +1,24 @@
 """Texts that are rewritten together (laws 4 and 13): does exchanging one change what may come out for another?"""
 
+from dataclasses import replace
+
+import jax
 import numpy as np
 import pytest
 
-from dpnlp.models import sentence_vectors
+from dpnlp.mechanisms.randomness import FixedSeed
+from dpnlp.models import generation, sentence_vectors
 from dpnlp.models.pretrained.autoencoders import fresh_autoencoder
 from dpnlp.models.sentence_vectors import SentenceEncoder
+from dpnlp.rewriting import clipped_sampling
 from dpnlp.rewriting.adept import Adept
+from dpnlp.rewriting.clipped_sampling import ClippedSampling
 from dpnlp.rewriting.echo import Bank, Echo
 from dpnlp.rewriting.noisy_echo import NoisyEcho
 
 from ..models.real_weights import minilm
 from ..rewriting import barts
+from ..rewriting.test_clipped_sampling import t5
 from ..tasks import readers
 from .conftest import THOROUGH
 
@@ -109,3 +116,57 @@ def test_latents_of_autoencoders_have_the_same_bits_whoever_else_is_encoded(trie
     for name, of_texts in ways.items():
         changed = sum(others_changed(of_texts, int(count), 2, rng) for count in rng.integers(3, 90, size=tries(1)))
         report(f"{name}, a text exchanged", 0, changed)
+
+
+def drawn_from(rewriter, monkeypatch):
+    """For each text the length that it is padded to, and the logits that its tokens are drawn from, up to its end.
+
+    In another shape the last bits are other ones, but in a micro network not always.
+    """
+    lengths, seen, search, draw = [], [], generation.search.__wrapped__, generation._drawn
+
+    def watched(logits, keys, options):
+        tokens = draw(logits, keys, options)
+        jax.debug.callback(lambda *both: seen[-1].append(both), logits, tokens, ordered=True)
+        return tokens
+
+    compiled = jax.jit(
+        lambda *given, options: search(*given, options=options), static_argnums=0, static_argnames="options"
+    )
+
+    def of_batch(structure, weights, ids, *given, options):
+        lengths.append(ids.shape[1])
+        seen.append([])
+        return jax.block_until_ready(compiled(structure, weights, ids, *given, options=options))
+
+    monkeypatch.setattr(generation, "_drawn", watched)
+    monkeypatch.setattr(clipped_sampling, "search", of_batch)
+    (end,) = rewriter.options.ends
+
+    def of_texts(texts):
+        lengths.clear(), seen.clear()
+        replace(rewriter, source=FixedSeed(0)).rewrite(texts)
+        jax.effects_barrier()
+        found = []
+        for length, turns in zip(lengths, seen, strict=True):
+            batch = np.zeros((1 + rewriter.tokens, *turns[0][0].shape), np.float32)
+            batch[0], goes_on = length, np.ones(batch.shape[1], bool)
+            for turn, (logits, tokens) in enumerate(turns, 1):
+                batch[turn, goes_on] = logits[goes_on]
+                goes_on &= np.asarray(tokens) != end
+            found.append(batch.swapaxes(0, 1))
+        return np.concatenate(found)[: len(texts)].reshape(len(texts), -1)
+
+    return of_texts
+
+
+def test_tokens_are_drawn_from_logits_of_the_same_bits_whoever_else_is_rewritten(monkeypatch, tries, report):
+    """Each text is exchanged once, the longest and the shortest of its batch among them."""
+    rng = np.random.default_rng(5)
+    for count in (20, *rng.integers(3, 90, size=tries(1) - 1).tolist()):
+        made = ClippedSampling(t5(), (-5.0, 5.0), 6, 60.0, prefix="ba ", longest=40, batch=8, source=FixedSeed(0))
+        with monkeypatch.context() as patched:
+            of_texts = drawn_from(made, patched)
+            assert len(np.unique(of_texts(said(count, rng)), axis=0)) > count / 2
+            changed = others_changed(of_texts, count, count, rng)
+        report(f"clipped sampling, {count} texts exchanged", 0, changed)

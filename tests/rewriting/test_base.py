@@ -69,6 +69,10 @@ def test_without_a_mechanism_nothing_is_promised():
     assert Reversed(None).guarantee_for_person(3).epsilon == math.inf
 
 
+def test_all_texts_are_rewritten_by_what_they_say_unless_a_method_knows_better():
+    assert PURE.carried == NOISY.carried == 1.0
+
+
 def test_a_promise_for_a_word_is_none_for_a_person():
     class Words(Reversed):
         unit = Unit.WORD

@@ -1,7 +1,8 @@
 """Sampling with clipped logits: which tokens are drawn how often, what a text costs, and what may not matter."""
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dpnlp.guarantee import Adjacency, Guarantee, NoiseSource, Trust, Unit
 from dpnlp.mechanisms.randomness import FixedSeed
 from dpnlp.models.pretrained import FAMILIES, Pretrained, from_scratch, load, save
 from dpnlp.models.pretrained.weights import Checkpoint
+from dpnlp.models.t5 import T5
 from dpnlp.rewriting import clipped_sampling
 from dpnlp.rewriting.clipped_sampling import ClippedDraws, ClippedSampling
 
@@ -281,10 +283,13 @@ def test_a_model_of_a_folder_rewrites(tmp_path, build):
             replace(made, tokens=25)
 
 
-def test_bounds_are_the_mean_of_the_logits_on_public_texts_and_four_deviations_above(tmp_path):
-    model = t5()
+def test_bounds_are_the_mean_of_the_logits_on_public_texts_and_four_deviations_above(monkeypatch):
+    model, compiled, encode = t5(), [], T5.encode
     texts = [pair.source for pair in sentences(5)]
-    found = clipped_sampling.usual_bounds(model, texts, prefix="ba ", tokens=6, longest=16, batch=2)
+    with monkeypatch.context() as watched:
+        watched.setattr(T5, "encode", lambda *given: compiled.append(1) or encode(*given))
+        found = clipped_sampling.usual_bounds(model, texts, prefix="ba ", tokens=6, longest=16, batch=2)
+    assert len(compiled) <= 1, "once for all batches"
     start, words, seen = model.options().start, model.tokenizer, []
     for text in texts:
         ids, target = (np.array(words(given)["input_ids"]) for given in ("ba " + text, text))
@@ -295,6 +300,34 @@ def test_bounds_are_the_mean_of_the_logits_on_public_texts_and_four_deviations_a
     np.testing.assert_allclose(found, (values.mean(), values.mean() + 4 * values.std()), rtol=1e-4)
     with pytest.raises(BadInput, match=r"^texts: there are none to choose the bounds from; give public ones\.$"):
         clipped_sampling.usual_bounds(model, [])
+
+
+def test_a_folder_gives_back_the_rewriter_at_any_epsilon(tmp_path):
+    made = ClippedSampling(t5(), (-5.0, 4.0), 6, 60.0, prefix="ba ", longest=16, source=FixedSeed(2))
+    clipped_sampling.save(made, tmp_path)
+    texts = [pair.source for pair in sentences(4)]
+    loaded = clipped_sampling.load(tmp_path, 60.0, source=FixedSeed(2))
+    assert loaded.rewrite(texts) == made.rewrite(texts)
+    assert loaded.guarantee() == made.guarantee()
+    assert clipped_sampling.load(tmp_path, 6.0).mechanism == ClippedDraws((-5.0, 4.0), 6, 6.0)
+
+
+@pytest.mark.parametrize("spoiled", [None, "{", "[]", {"tokens": 6, "prefix": "", "longest": 16}, {"bounds": 1}])
+def test_a_folder_that_does_not_say_how_texts_are_drawn_is_refused(tmp_path, spoiled):
+    if spoiled is not None:
+        text = spoiled if isinstance(spoiled, str) else json.dumps(spoiled)
+        (tmp_path / "sampling.json").write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"^.*: how texts are drawn cannot be read \(.+\); make it again\.$"):
+        clipped_sampling.load(tmp_path, 60.0)
+
+
+def test_what_was_promised_for_cannot_be_changed():
+    made = rewriter(logits())
+    for one in (made, made.mechanism):
+        for name, value in (("epsilon", 900.0), ("bounds", (-9.0, 9.0)), ("tokens", 900)):
+            with pytest.raises(FrozenInstanceError):
+                setattr(one, name, value)
+    assert len({made, replace(made)}) == 2
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from dpnlp.checks import BadInput
 from dpnlp.mechanisms import RandomizedResponse
@@ -19,16 +20,21 @@ def drawn(count, seed, shares=(0.4, 0.3, 0.3)):
     return (CENTRES[y] + rng.normal(size=(count, 4))).astype(np.float32), [LABELS[one] for one in y]
 
 
-def test_it_is_logistic_regression():
+def theirs(vectors, labels, penalty):
     """As scikit-learn has it, whose C is 1/(2 n penalty)."""
-    vectors, labels = drawn(400, 0)
-    found = learn(vectors, labels)
-    theirs = LogisticRegression(C=1 / (2 * 400 * 1e-4), max_iter=2000, tol=1e-8).fit(vectors, labels)
-    others, _ = drawn(200, 1)
+    return LogisticRegression(C=1 / (2 * len(labels) * penalty), max_iter=5000, tol=1e-8).fit(vectors, labels)
+
+
+def assert_alike(found, their, others):
     logits = others @ found.weights + found.bias
     centred = logits - logits.mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(centred, theirs.decision_function(others), atol=0.02)
-    assert found(others) == list(theirs.predict(others))
+    np.testing.assert_allclose(centred, their.decision_function(others), atol=0.02)
+    assert found(others) == list(their.predict(others))
+
+
+def test_it_is_logistic_regression():
+    vectors, labels = drawn(400, 0)
+    assert_alike(learn(vectors, labels), theirs(vectors, labels, 1e-4), drawn(200, 1)[0])
 
 
 def accuracy(classifier, data):
@@ -67,6 +73,16 @@ def test_validation_data_choose_the_penalty():
     vectors, labels = drawn(300, 8)
     held = drawn(100, 9)
     assert accuracy(learn(vectors, labels, (held[0], [*held[1][:-1], "unheard of"])), drawn(500, 10)) > 0.8
+
+
+@pytest.mark.parametrize(("count", "scale", "best"), [(300, 0.03, 1e-5), (60, 0.1, 1e-4), (30, 1.0, 1e-3)])
+def test_of_three_penalties_that_is_chosen_by_which_validation_data_are_most_likely(count, scale, best):
+    """Short vectors need large weights, and few examples small ones."""
+    (vectors, labels), (others, told) = drawn(count, 8), drawn(100, 9)
+    vectors, others = scale * vectors, scale * others
+    fitted = {penalty: theirs(vectors, labels, penalty) for penalty in (1e-5, 1e-4, 1e-3)}
+    assert best == min(fitted, key=lambda penalty: log_loss(told, fitted[penalty].predict_proba(others)))
+    assert_alike(learn(vectors, labels, (others, told)), fitted[best], others)
 
 
 def test_refusals():

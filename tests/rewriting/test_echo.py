@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,39 @@ def test_as_many_are_preferred_as_make_the_outcome_most_alike(epsilon, labels):
         return (1 - blind) * BANK.alike[:m].mean() + blind * BANK.alike.mean()
 
     assert BANK.preferred(epsilon, labels) == max(range(1, len(BANK) - 1), key=expected)
+
+
+@pytest.mark.parametrize("m", [1, 7, 1500, 2998])
+def test_the_nearest_are_the_most_alike_in_a_bank_of_any_size(m):
+    vectors, text = np.split(Meaning()([f"text {number}" for number in range(3001)]), [3000])
+    bank = Bank(tuple(map(str, range(3000))), vectors, np.zeros(2999, np.float32))
+    similar = (np.rint(text * 2.0**11) @ np.rint(vectors * 2.0**11).T)[0]
+    found = bank.nearest(text, m)[0]
+    assert len({*found}) == m
+    assert sorted(similar[found]) == sorted(similar)[-m:]
+
+
+def test_no_more_similarities_are_computed_at_once_than_there_is_room_for(monkeypatch):
+    """And as few as those of one text, if that has more; what comes out is the same."""
+    texts, wide = [f"text {number}" for number in range(10)], []
+    whole = Echo(BANK, Meaning(), math.inf).rewrite(texts)
+    nearest = Bank.nearest
+    monkeypatch.setattr(Bank, "nearest", lambda self, rows, m: wide.append(len(rows)) or nearest(self, rows, m))
+    for room, expected in ((3 * len(BANK), [3, 3, 3, 1]), (5, [1] * 10)):
+        monkeypatch.setattr(echo, "_AT_ONCE", room)
+        wide.clear()
+        assert Echo(BANK, Meaning(), math.inf).rewrite(texts) == whole
+        assert wide == expected
+        np.testing.assert_allclose(Bank.of(SENTENCES, Meaning()).alike, BANK.alike, atol=1e-6)
+
+
+def test_banks_and_rewriters_are_themselves_and_cannot_be_changed():
+    """Two with the same vectors are two; neither has to be compared number by number."""
+    for one in (BANK, Echo(BANK, Meaning(), 2.0)):
+        assert len({one, replace(one)}) == 2
+    for one, name in ((BANK, "sentences"), (Echo(BANK, Meaning(), 2.0), "epsilon")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, name, None)
 
 
 def test_fewer_are_preferred_the_more_may_be_said():
@@ -211,10 +245,11 @@ def test_a_rewriter_comes_back_from_its_folder(tmp_path):
     readers.encoder(tmp_path / "start")
     encoder = SentenceEncoder.load(tmp_path / "start")
     bank = Bank.of(readers.WORDS, encoder)
-    echo.save(bank, encoder, tmp_path / "echo")
+    place = tmp_path / "rewriters" / "echo"  # both are made on the way
+    echo.save(bank, encoder, place)
     texts = ["ba de", "gi", "ku lo"]
-    loaded = echo.load(tmp_path / "echo", 2.0, source=FixedSeed(3))
+    loaded = echo.load(place, 2.0, source=FixedSeed(3))
     assert loaded.rewrite(texts) == Echo(bank, encoder, 2.0, FixedSeed(3)).rewrite(texts)
-    (tmp_path / "echo" / "bank.json").unlink()
+    (place / "bank.json").unlink()
     with pytest.raises(BadInput, match=r"bank\.json: it cannot be read \(No such file"):
-        echo.load(tmp_path / "echo", 2.0)
+        echo.load(place, 2.0)

@@ -1,7 +1,7 @@
 """The nearest public sentence to a clipped and noisy vector."""
 
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,8 @@ from dpnlp.checks import BadInput
 from dpnlp.guarantee import Trust, Unit
 from dpnlp.mechanisms import analytic_sigma
 from dpnlp.mechanisms.randomness import FixedSeed
+from dpnlp.rewriting import noisy_echo
+from dpnlp.rewriting.echo import Bank
 from dpnlp.rewriting.noisy_echo import NoisyEcho
 
 from ..mechanisms.audit import epsilon_lower_bound
@@ -67,6 +69,21 @@ def test_without_noise_a_sentence_of_the_bank_comes_back_as_itself():
     chosen = [sentence for sentence, keeps in zip(BANK.sentences, inside, strict=True) if keeps]
     assert made.rewrite(chosen) == chosen
     assert made.guarantee().epsilon == math.inf
+
+
+@pytest.mark.parametrize(("width", "directions"), [(200, 128), (128, 128), (5, 5)])
+def test_a_folder_is_used_along_128_directions_or_as_many_as_its_vectors_have_entries(
+    monkeypatch, tmp_path, width, directions
+):
+    vectors = np.random.default_rng(0).normal(size=(30, width)).astype(np.float32)
+    monkeypatch.setattr(noisy_echo, "opened", lambda folder: (Bank(BANK.sentences, vectors, BANK.alike), Meaning()))
+    made = noisy_echo.load(tmp_path, 2.0, 1e-3)
+    assert (made.directions, made.clip.dimension) == (directions, directions)
+
+
+def test_what_the_noise_was_made_for_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        rewriter().epsilon = 9.0
 
 
 def test_refusals():

@@ -4,7 +4,7 @@ import functools
 import json
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import jax
 import jax.numpy as jnp
@@ -358,10 +358,11 @@ def folder(tmp_path_factory):
     readers.encoder(home / "encoder", layers=1)
     encoder = SentenceEncoder.load(home / "encoder", longest=20)
     saved = made(texts=SENTENCES, encoder=encoder, private=True)
-    retell.save(saved, home / "made")
-    folders.describe(home / "made", "retell")
-    Door().keep(home / "made", Provenance(exposures=saved.exposures))
-    return saved, home / "made"
+    place = home / "rewriters" / "made"  # both are made on the way
+    retell.save(saved, place)
+    folders.describe(place, "retell")
+    Door().keep(place, Provenance(exposures=saved.exposures))
+    return saved, place
 
 
 def test_a_folder_gives_back_the_rewriter(folder):
@@ -393,6 +394,12 @@ def test_a_file_that_is_not_ours_is_one_sentence(folder, name, value, sentence):
 
 
 # Refusals
+
+
+def test_what_the_noise_was_made_for_cannot_be_changed():
+    for made_once, name in ((rewriter(), "epsilon"), (loud(), "directions")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(made_once, name, None)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Rewriting word by word: what comes out, how likely it is, and what is promised for a word and not for a text."""
 
+import gzip
 import math
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -173,6 +175,29 @@ def test_a_file_of_vectors_is_enough(tmp_path):
         read_vectors(tmp_path / "none.txt")
 
 
+@pytest.mark.parametrize("name", ["vectors.txt", "glove.6B.vec", "a.csv", "no_ending", "glove.txt.gz"])
+def test_a_folder_gives_back_the_rewriter_whatever_its_file_of_vectors_was_called(tmp_path, name):
+    """At an ε for the two words that are farthest apart, 5."""
+    text = b"ant 0 0\nbee 0 1\ncat 3 4\n"
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    (tmp_path / "folder").mkdir()
+    word_metric.save(tmp_path / name, tmp_path / "folder")
+    (tmp_path / name).unlink()
+    made = word_metric.load(tmp_path / "folder", 10.0, source=FixedSeed(4))
+    assert made.vectors.words == ("ant", "bee", "cat")
+    assert made.eta == pytest.approx(2.0)
+    assert made.rewrite(["ant bee cat"] * 9) == WordMetric(made.vectors, made.eta, FixedSeed(4)).rewrite(
+        ["ant bee cat"] * 9
+    )
+    with pytest.raises(BadInput, match="epsilon = 0"):
+        word_metric.load(tmp_path / "folder", 0.0)
+
+
+def test_what_the_noise_was_made_for_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        on_a_line().eta = 9.0
+
+
 @pytest.mark.parametrize(
     ("vectors", "eta", "sentence"),
     [
@@ -182,6 +207,8 @@ def test_a_file_of_vectors_is_enough(tmp_path):
         (Vectors(WORDS[:2], LINE[[1, 1]]), 1, "vectors: all of them are the same; give two different words at least."),
         (Vectors((), LINE[:0]), 1, "vectors: all of them are the same; give two different words at least."),
         (Vectors(WORDS, LINE[:4]), 1, "vectors of shape (4, 1): there must be one row for each of the 5 words."),
+        (Vectors(WORDS[:4], LINE), 1, "vectors of shape (5, 1): there must be one row for each of the 4 words."),
+        (Vectors(WORDS, LINE[:, 0]), 1, "vectors of shape (5,): there must be one row for each of the 5 words."),
         (Vectors(WORDS, np.full_like(LINE, math.inf)), 1, "vectors: there must be one row of finite numbers for each."),
         (Vectors(("a", "a"), LINE[:2]), 1, "words: 'a' is there twice; give each word once."),
     ],

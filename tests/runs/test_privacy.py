@@ -61,6 +61,8 @@ def test_what_is_written_comes_back():
         lambda entry: entry.update(origins={}),
         lambda entry: entry["origins"][0].update(run="../first"),
         lambda entry: entry["origins"][0].pop("event"),
+        lambda entry: entry["origins"][0].update(note="all is well"),
+        lambda entry: entry["origins"][0].update(Event=entry["origins"][0].pop("event")),
         lambda entry: entry["origins"][0].update(event={"event": "approximate-dp", "epsilon": 9.0, "delta": 0.0}),
         lambda entry: entry["origins"][0]["guarantee"].update(epsilon=0.1),
         lambda entry: entry["origins"][0]["guarantee"].update(delta=1e-12),

@@ -25,6 +25,7 @@ from dpnlp.data.arrays import Arrays
 from dpnlp.guarantee import Adjacency, NoiseSource, Unit
 from dpnlp.mechanisms.randomness import FixedSeed
 from dpnlp.models.layers import Dropout, Linear
+from dpnlp.training import checkpoints as checkpoints_module
 from dpnlp.training.checkpoints import Checkpoints, Evaluation, Record
 from dpnlp.training.clipping import Clipping
 from dpnlp.training.loop import Charge, Options, train
@@ -352,6 +353,24 @@ def test_nothing_is_deleted_while_nothing_can_be_read(folder):
         sentence,
     )
     assert sorted(folder.rglob("*")) == before
+
+
+def test_all_of_a_checkpoint_is_on_the_disk_before_it_is_sealed(folder, monkeypatch):
+    """Each file, each folder, and the folder that names the checkpoint: a power failure takes none of them back."""
+    synced, sealed = set(), []
+
+    def write(file, content, **how):
+        there = set((folder / "6").rglob("*"))
+        assert {folder, folder / "6", *there} == synced
+        sealed.append((file, len(there)))
+
+    saved(folder, 3)
+    monkeypatch.setattr(checkpoints_module, "fsync_path", synced.add)
+    monkeypatch.setattr(checkpoints_module, "write", write)
+    saved(folder, 6)
+    ((seal, files),) = sealed
+    assert seal == folder / "6" / "seal.json"
+    assert files > 5
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_last_good_one(folder):

@@ -126,6 +126,19 @@ def test_what_is_small_beside_the_sum_so_far_is_not_rounded_away(noise_multiplie
     np.testing.assert_allclose(moved["place"], -(1 + 4095 * 3e-8), rtol=2e-7)
 
 
+def test_what_rounding_took_from_a_sum_goes_into_its_noise():
+    """Both are smaller than a unit of the sum: the exact sum of all three is rounded once."""
+    unit = 2.0**-23
+    step, parameters = begun(Arrow(400), lambda model, x: model(x), planned(2.0, unit / 2, Schedule(4096, 1, 1)))
+    lost = jnp.asarray(np.random.default_rng(0).uniform(-unit / 2, unit / 2, 400), jnp.float32)
+    sums = step.empty(parameters)._replace(gradients={"place": jnp.full(400, 1.5)}, lost={"place": lost})
+    drawn, _ = step.plan.noise.draw((), NOISE, parameters, step.plan.stddev)
+    moved = after(step, parameters, sums)
+    lost, noise, moved = (np.asarray(part, np.float64) for part in (lost, drawn["place"], moved["place"]))
+    assert 0.5 * unit < noise.std() < 2 * unit
+    assert np.abs(-moved - (1.5 + lost + noise)).max() <= unit / 2 * (1 + 1e-5)
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_law_4_accumulation_order_padding_and_batchmates_change_nothing(rate):
     """Dropout belongs to the example too, wherever it stands."""

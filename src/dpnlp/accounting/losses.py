@@ -11,6 +11,7 @@ distribution is tilted towards the losses that decide δ before it is transforme
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,12 @@ _CUT = 1e-18
 _ROUNDING = 1e-6
 """Share of δ that is given away to the rounding of FFTs, which is about 1e-16 of it times the number of steps."""
 
+
+_LEAST = 1e-6
+"""The least θ that losses are tilted by."""
+
+_MAGNIFIED = 1e6
+"""How much rounding may be magnified against δ."""
 
 _LONGEST = 2**23
 """Grid points that a convolution may have; beyond it the grid has to be coarser."""
@@ -131,8 +138,24 @@ def compose(parts: Sequence[tuple[Losses, int]], delta: float) -> Losses:
 
     With K(θ) = Σ n ln E[e^{θL}], the parts are tilted by e^{θL} so that their mean K'(θ) falls on the losses that
     decide δ: ln(1/δ) = θK'(θ) − K(θ), Chernoff's bound at its best order. Losses far below are left out.
+
+    At ε rounding is magnified by e^{K − θε} against δ. Where that is much, as where few values of the loss are
+    possible and δ lies between their probabilities, ε itself is made the mean, K'(θ) = ε, until θ falls no more.
     """
-    theta = _tilt(parts, delta)
+    theta, found = _tilt(parts, delta), list[Losses]()
+    while True:
+        total, K = _tilted(parts, theta, delta)
+        found.append(total)
+        epsilon = total.epsilon(delta)
+        if epsilon == math.inf or K - theta * epsilon <= math.log(_MAGNIFIED * delta):
+            return total
+        before, theta = theta, _order(parts, partial(_beyond, epsilon))
+        if theta > 0.9 * before or before == 0:
+            return max(found, key=lambda losses: losses.epsilon(delta))
+
+
+def _tilted(parts: Sequence[tuple[Losses, int]], theta: float, delta: float) -> tuple[Losses, float]:
+    """The loss of all parts together by way of their tilted losses, and K(θ)."""
     step = parts[0][0].step
     total, log_scale, infinite = Losses(step, 0, np.ones(1), 0.0), 0.0, 0.0
     for part, times in parts:
@@ -144,31 +167,56 @@ def compose(parts: Sequence[tuple[Losses, int]], delta: float) -> Losses:
         log_scale += times * log_sum
         infinite = 1 - (1 - infinite) * math.exp(times * math.log1p(-part.infinite))
     untilted = np.maximum(total.masses, 0.0) * np.exp(np.minimum(log_scale - theta * total.values(), 700.0))
-    return Losses(step, total.lowest, untilted, infinite + _CUT * delta)
+    return Losses(step, total.lowest, untilted, infinite + _CUT * delta), log_scale
 
 
 def _tilt(parts: Sequence[tuple[Losses, int]], delta: float) -> float:
-    """The θ of `compose`; 0 where even the untilted losses are likely enough.
+    """The θ that `compose` begins with.
 
     Where there is a largest loss, and it is likelier than δ, θK' − K never gets to ln(1/δ). Nine tenths of its limit
     are enough then; a θ beyond all bounds would magnify rounding.
     """
+    limit = _chernoff(*_cumulants(parts, _most(parts)))
+    aim = min(-math.log(delta), 0.9 * limit)
+    return _order(parts, lambda K, mean, theta: _chernoff(K, mean, theta) - aim)
 
-    def exponent(log_theta: float) -> float:
-        """θK'(θ) − K(θ), which grows with θ."""
-        theta, total = math.exp(log_theta), 0.0
-        for part, times in parts:
-            losses = part.values()
-            logs = _logs(part.masses) + theta * losses
-            log_sum = float(logsumexp(logs))
-            total += times * (theta * _sum(np.exp(logs - log_sum), losses) - log_sum)
-        return total
 
-    low, high = math.log(1e-6), math.log(1e6)
-    aim = min(-math.log(delta), 0.9 * exponent(high))
-    if exponent(low) >= aim:
+def _chernoff(K: float, mean: float, theta: float) -> float:
+    """θK'(θ) − K(θ), which grows with θ."""
+    return theta * mean - K
+
+
+def _beyond(epsilon: float, K: float, mean: float, theta: float) -> float:
+    """K'(θ) − ε."""
+    return mean - epsilon
+
+
+def _order(parts: Sequence[tuple[Losses, int]], gap: Callable[[float, float, float], float]) -> float:
+    """The θ at which a gap that grows with it, made of K, K' and θ, is closed; 0 where it is so from the start."""
+    low, high = math.log(_LEAST), math.log(_most(parts))
+
+    def at(log_theta: float) -> float:
+        return gap(*_cumulants(parts, math.exp(log_theta)))
+
+    if at(low) >= 0:
         return 0.0
-    return math.exp(brentq(lambda log_theta: exponent(log_theta) - aim, low, high, xtol=0.02))
+    return math.exp(brentq(at, low, high, xtol=0.02) if at(high) > 0 else high)
+
+
+def _most(parts: Sequence[tuple[Losses, int]]) -> float:
+    """The largest θ: a larger one would tell neighbouring points of the grid apart, and nothing else."""
+    return max(0.3 / parts[0][0].step, 2 * _LEAST)
+
+
+def _cumulants(parts: Sequence[tuple[Losses, int]], theta: float) -> tuple[float, float, float]:
+    """K(θ), its derivative, which is the mean of all tilted losses, and θ."""
+    K = mean = 0.0
+    for part, times in parts:
+        losses = part.values()
+        logs = _logs(part.masses) + theta * losses
+        log_sum = float(logsumexp(logs))
+        K, mean = K + times * log_sum, mean + times * _sum(np.exp(logs - log_sum), losses)
+    return K, mean, theta
 
 
 def _repeat(part: Losses, times: int) -> Losses:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpnlp import home
-from dpnlp.atomic import Taken, whole_folder
+from dpnlp.atomic import Taken, sweep, whole_folder
 from dpnlp.checks import BadInput
 from dpnlp.data.formats import readable
 from dpnlp.data.records import Records
@@ -206,9 +206,13 @@ def kept(
 
 
 def finished(cache: Path, name: str, write: Callable[[Path], None]) -> Path:
-    """The folder of this name in the cache; where there is none it is written, all of it or nothing."""
+    """The folder of this name in the cache; where there is none it is written, all of it or nothing.
+
+    Whoever finds it removes what a killed process left beside it.
+    """
     folder = Path(cache) / name
     if folder.is_dir():
+        sweep(folder.parent)
         return folder
     try:
         if folder.parent == home.cache():

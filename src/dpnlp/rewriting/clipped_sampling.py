@@ -156,16 +156,16 @@ class ClippedSampling(Rewriter):
         return self.pretrained.options(**drawn, **changes)
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
-        """One text for each, drawn with a key of its own."""
+        """One text for each, drawn with a key of its own; batches are filled up, so that all calls have one shape."""
         if not texts:
             return []
         tokenizer: Any = self.pretrained.tokenizer
         options = self.options
         rows = Ragged.of(encoded([self.prefix + text for text in texts], tokenizer, longest=self.longest))
         structure, weights = nnx.split(self.pretrained.model)
-        key, size, found = Secret.drawn(self.source).key("draws"), min(self.batch, len(texts)), []
-        for start in range(0, len(texts), size):
-            place = np.minimum(np.arange(start, start + size), len(texts) - 1)
+        key, found = Secret.drawn(self.source).key("draws"), []
+        for start in range(0, len(texts), self.batch):
+            place = np.minimum(np.arange(start, start + self.batch), len(texts) - 1)
             ids, mask = rows.padded(place, self.longest, options.pad)
             keys = jax.vmap(partial(jax.random.fold_in, key))(place) if options.sample else None
             found.append(np.asarray(search(structure, weights, ids, mask, keys, options=options)))

@@ -130,8 +130,8 @@ class Echo(LabelledRewriter):
 
     def __post_init__(self) -> None:
         checks.count("labels", self.labels)
-        if checks.budget("epsilon", self.epsilon) < math.inf:
-            self.mechanism  # noqa: B018  (a wrong ε is refused here, not at the first text)
+        checks.budget("epsilon", self.epsilon)
+        self.mechanism  # noqa: B018  (a wrong ε is refused here, not at the first text)
 
     @cached_property
     def mechanism(self) -> SubsetResponse | None:  # type: ignore[override]

@@ -33,6 +33,10 @@ class Rule(StrEnum):
     VALUE = "value"
 
 
+_ORDERS = {Rule.L1: 1, Rule.L2: 2}
+"""The p of the ℓp norm that is bounded."""
+
+
 @dataclass(frozen=True)
 class Clip:
     """Latents of n entries, brought within C."""
@@ -50,7 +54,7 @@ class Clip:
             )
         if self.rule is Rule.VALUE:
             return clip_by_value(rows, self.bound)
-        return clip_by_norm(rows, self.bound, 1 if self.rule is Rule.L1 else 2)
+        return clip_by_norm(rows, self.bound, _ORDERS[self.rule])
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -62,7 +66,7 @@ class Clip:
         if self.rule is Rule.VALUE:
             bounds = Contribution.clipped_by_value(self.bound, self.dimension)
         else:
-            bounds = Contribution.clipped_by_norm(self.bound, self.dimension, 1 if self.rule is Rule.L1 else 2)
+            bounds = Contribution.clipped_by_norm(self.bound, self.dimension, _ORDERS[self.rule])
         return of_sum(bounds, Adjacency.REPLACE)
 
 
