@@ -211,6 +211,7 @@ def fate(mutant: Mutant, tests: tuple[str, ...], plain: list[Outcome], bench: Be
     return Result(mutant.key, mutant.file, mutant.line, mutant.old, mutant.new, said, by, seconds, _digests(tests))
 
 
+@cache
 def _digest_of(test: str) -> str:
     """Of a file of tests, or of a single one and the file that it is in."""
     return _digest(test, (ROOT / test.partition("::")[0]).read_text(encoding="utf-8"))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as dp_pld
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpnlp.accounting import pld, profiles, rdp
@@ -92,6 +93,63 @@ def test_repeated_randomized_response_is_brute_force(categories, count):
     ours = pld.epsilon(Repeated(RandomizedResponse(e, categories), count), delta, REPLACE)
     assert excess(ours) <= delta
     assert excess(ours - 2e-4 * max(ours, 1)) > delta
+
+
+def responses(parts):
+    """All losses of some randomized responses (ε, categories, times), and their probabilities, without any grid."""
+    losses, masses = np.zeros(1), np.ones(1)
+    for e, categories, times in parts:
+        true = 1 / (1 + (categories - 1) * math.exp(-e))
+        one = np.array([true * math.exp(-e), 1 - true - true * math.exp(-e), true])
+        together = np.ones(1)
+        for _ in range(times):
+            together = np.convolve(together, one)
+        losses = np.add.outer(losses, e * np.arange(-times, times + 1)).ravel()
+        masses = np.outer(masses, together).ravel()
+    order = np.argsort(losses)
+    return losses[order], masses[order]
+
+
+def assert_is_brute_force(parts, delta):
+    losses, masses = responses(parts)
+
+    def excess(x):
+        return float(np.sum(masses * np.maximum(0, -np.expm1(np.minimum(x - losses, 0)))))
+
+    exact = brentq(lambda x: excess(x) - delta, 0, losses[-1], xtol=1e-12) if excess(0) > delta else 0.0
+    event = Composed(tuple(Repeated(RandomizedResponse(e, categories), times) for e, categories, times in parts))
+    assert exact - 1e-9 <= pld.epsilon(event, delta, REPLACE) <= exact + 0.01 * max(exact, 0.1)
+
+
+RESPONSES = st.tuples(st.floats(1e-3, 4), st.sampled_from([2, 3, 10, 100]), st.integers(1, 30))
+
+
+@settings(max_examples=150)
+@given(parts=st.lists(RESPONSES, min_size=1, max_size=2), place=st.floats(0, 1), below=st.floats(0.3, 6))
+def test_few_possible_losses_are_brute_force_where_delta_lies_just_below_a_probability(parts, place, below):
+    """Between the probabilities that the loss is at least one value and at least the next, one mass decides."""
+    _, masses = responses(parts)
+    tails = np.cumsum(masses[::-1])
+    tails = tails[(tails > 1e-14) & (tails < 0.9)]
+    assume(len(tails))
+    assert_is_brute_force(parts, float(tails[int(place * (len(tails) - 1))]) * (1 - 10**-below))
+
+
+@pytest.mark.parametrize(
+    ("parts", "delta"),
+    [
+        ([(0.9026132679148062, 2, 9)], 0.04438355848909077),
+        ([(0.4978082554072694, 2, 29)], 1e-6),
+        ([(1.6915076034344132, 10, 2)], 0.13968933590726426),
+        ([(0.0029, 10, 1), (1.8, 2, 3)], 0.6318380716242081),
+        ([(0.0051, 10, 3), (0.225, 1000, 1)], 1.7366e-4),
+        ([(0.00227, 100, 32), (0.1496, 3, 5)], 5.5387e-3),
+        ([(2.99, 2, 5), (9.22, 2, 5)], 0.7824),
+    ],
+)
+def test_losses_of_which_one_is_large_and_one_is_small_are_brute_force(parts, delta):
+    """The tilt that makes a mass at the end likely enough would hide the one below it, which decides."""
+    assert_is_brute_force(parts, delta)
 
 
 @pytest.mark.parametrize(("e", "categories", "count", "delta"), [(0.655, 3, 3, 8.6e-4), (0.063, 2, 8, 1e-4)])
