@@ -548,7 +548,7 @@ DEFECTS = (
     Defect(
         "a plain FFT, whose rounding a million steps magnify",
         "accounting/losses.py",
-        "aim = min(-math.log(delta), 0.9 * exponent(high))",
+        "aim = min(-math.log(delta), 0.9 * limit)",
         "aim = -1.0",
         PLD,
     ),
@@ -2966,13 +2966,6 @@ DEFECTS = (
         "tasks/nodes.py",
         "chosen = (rank < most) &",
         "most = degrees.max(initial=0)\n    chosen = (rank < most) &",
-        NODES,
-    ),
-    Defect(
-        "nodes: other records decide which edges of one are kept",
-        "tasks/nodes.py",
-        "int(self.edges.lengths.max()), length)",
-        "int(self.edges.lengths[self.lengths <= length].max(initial=0)), length)",
         NODES,
     ),
     Defect(
