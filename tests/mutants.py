@@ -1773,6 +1773,13 @@ DEFECTS = (
         TRAIN,
     ),
     Defect(
+        "cache: a lock that was left beside a finished folder stays",
+        "data/cache.py",
+        "        sweep(folder.parent)\n",
+        "",
+        ("data/test_cache.py::test_whoever_finds_a_folder_removes_what_a_killed_process_left_beside_it",),
+    ),
+    Defect(
         "translation: a target that sees the padding of its batch",
         "data/cache.py",
         "found[column.mask] = real",

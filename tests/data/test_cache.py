@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpnlp.atomic import alone
 from dpnlp.checks import BadInput
 from dpnlp.data import cache as cached
 from dpnlp.data.cache import Column, Examples, Ragged, finished, kept
@@ -143,6 +144,20 @@ def test_what_breaks_off_leaves_nothing_and_what_is_there_is_not_made_again(tmp_
     folder = finished(tmp_path / "cache", "name", lambda folder: (folder / "whole").write_text("whole"))
     assert finished(tmp_path / "cache", "name", broken) == folder
     assert [path.name for path in folder.iterdir()] == ["whole"]
+
+
+def test_whoever_finds_a_folder_removes_what_a_killed_process_left_beside_it(tmp_path):
+    folder = finished(tmp_path, "name", lambda folder: (folder / "whole").write_text("whole"))
+    for left in (".name.dpnlp-lock", ".other.dpnlp-unfinished"):
+        (tmp_path / left).write_text("")
+    with alone(tmp_path / "busy"):
+        (tmp_path / ".name.dpnlp-lock").write_text("")
+        assert finished(tmp_path, "name", _never) == folder
+        assert {path.name for path in tmp_path.iterdir()} == {"name", ".busy.dpnlp-lock"}
+
+
+def _never(folder):
+    raise AssertionError
 
 
 @pytest.mark.parametrize("name", ["tags", "tags.offsets", "label", "records"])
