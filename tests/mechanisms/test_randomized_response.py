@@ -30,9 +30,14 @@ class Word:
         return self.word.to_bytes(8, "little") if count == 8 else bytes(count)
 
 
+def numbers(categories: int) -> int:
+    """How many there are: as many for each category."""
+    return 2**62 // categories * categories
+
+
 def truthful_words(mechanism: RandomizedResponse) -> int:
-    """How many of the 2^62 numbers keep the truth, found by bisection from outside."""
-    low, high = 0, 2**62
+    """How many of the numbers of 62 bits keep the truth, found by bisection from outside."""
+    low, high = 0, numbers(mechanism.categories)
     while low < high:
         middle = (low + high) // 2
         if replace(mechanism, source=Word(middle)).release([0])[0] == 0:
@@ -67,6 +72,8 @@ def test_theta_and_gamma_lead_back_to_epsilon(epsilon: float) -> None:
 
 @given(st.floats(1e-6, 800), st.integers(2, 64))
 @example(1e-300, 2)
+@example(1e-300, 3)
+@example(1e-300, 50)
 @example(1e-300, 64)
 @example(1e-16, 3)
 @example(1e-16, 50)
@@ -79,9 +86,10 @@ def test_theta_and_gamma_lead_back_to_epsilon(epsilon: float) -> None:
 def test_the_truth_is_never_more_likely_than_epsilon_allows(epsilon: float, categories: int) -> None:
     """Exactly, in whole numbers: P(truth)/P(any other) ≤ e^ε, and up to ε = 20 not much below it either."""
     kept = truthful_words(RandomizedResponse(epsilon, categories))
-    assert 0 < kept < 2**62
+    whole = numbers(categories)
+    assert 0 < kept < whole
     with mpmath.workdps(60):
-        ratio = mpmath.log(mpmath.mpf(kept) * (categories - 1) / (2**62 - kept))
+        ratio = mpmath.log(mpmath.mpf(kept) * (categories - 1) / (whole - kept))
         assert 0 <= ratio <= epsilon
         if epsilon <= 20:
             assert ratio > epsilon * (1 - 1e-9) - 1e-12

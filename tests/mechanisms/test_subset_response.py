@@ -4,7 +4,7 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpnlp import events
@@ -17,7 +17,7 @@ from dpnlp.mechanisms.randomized_response import honest
 from dpnlp.mechanisms.randomness import FixedSeed
 
 from .audit import FALSE_ALARM, chi_square, epsilon_lower_bound
-from .test_randomized_response import Word
+from .test_randomized_response import Word, numbers
 
 shapes = st.integers(2, 500).flatmap(lambda k: st.tuples(st.just(k), st.integers(1, k - 1)))
 
@@ -40,20 +40,21 @@ def test_theta_is_the_share_of_the_preferred(epsilon, shape):
 
 
 @given(st.floats(1e-6, 800), shapes)
+@example(1e-300, (7, 3))
 def test_no_candidate_is_more_likely_than_epsilon_allows(epsilon, shape):
-    """Exactly, in whole numbers: with `kept` of 2^62 numbers for the preferred, P(one)/P(another) ≤ e^ε."""
+    """Exactly, in whole numbers: with so many of them for the preferred, P(one)/P(another) ≤ e^ε."""
     k, m = shape
-    low, high = 0, 2**62
+    low, high = 0, (whole := numbers(k))
     while low < high:
         middle = (low + high) // 2
         if honest(Word(middle), epsilon, m, k, 1)[0]:
             low = middle + 1
         else:
             high = middle
-    assert 0 < low < 2**62
+    assert 0 < low < whole
     with mpmath.workdps(60):
-        ratio = mpmath.log(mpmath.mpf(low) / m * (k - m) / (2**62 - low))
-        assert -(mpmath.mpf(2) ** -40) <= ratio <= epsilon
+        ratio = mpmath.log(mpmath.mpf(low) / m * (k - m) / (whole - low))
+        assert 0 <= ratio <= epsilon
         assert epsilon > 20 or ratio >= epsilon - 1e-9
 
 

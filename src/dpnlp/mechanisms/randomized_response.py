@@ -14,19 +14,20 @@ from dpnlp.mechanisms.confidence import at_least, at_most
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Coins, Integers, Source, below
 
 _RESOLUTION = 2**62
-"""The probability of the truth is rounded down to a multiple of one in so many."""
+"""The probability of the truth is rounded down to a multiple of one in about so many."""
 
 
 def honest(source: Source, epsilon: float, preferred: int, categories: int, count: int) -> Coins:
     """Coins that come up where one of m preferred categories is told, each e^ε times as likely as any other of k.
 
-    That is with θ = m e^ε/(m e^ε + k − m): a 62-bit number lies below it. θ is rounded towards pure chance by way of
-    1 − θ, which keeps its digits when ε is large.
+    That is with θ = m e^ε/(m e^ε + k − m): a number of 62 bits lies below it. θ is rounded towards pure chance, which
+    is m/k exactly, by way of 1 − θ, which keeps its digits when ε is large.
     """
     others = (categories - preferred) / preferred * math.exp(-epsilon)
-    lies = max(1, math.ceil(others / (1 + others) * (1 + 2.0**-50) * _RESOLUTION))
-    keep = max(_RESOLUTION - lies, -(-_RESOLUTION * preferred // categories))
-    return below(source, _RESOLUTION, count) < keep
+    each = _RESOLUTION // categories
+    whole = each * categories
+    lies = max(1, math.ceil(others / (1 + others) * (1 + 2.0**-50) * whole))
+    return below(source, whole, count) < max(whole - lies, each * preferred)
 
 
 @dataclass(frozen=True)
