@@ -10,10 +10,9 @@ traces are changed too. Each change is tried with the tests that should notice i
 the defects that are planted in it, and those of its package that import it.
 
 Of each place one change can be drawn. Which ones are follows from the seed and from the lines around a place, so that
-work on one function leaves the rest of the sample as it is. What was tried is kept in .cache/mutation.jsonl: a change
-that was noticed stays noticed until its lines change, and one that survived is tried again when its tests change.
-
-survivors.toml says of each change that no test can notice why that is so.
+work on one function leaves the rest of the sample as it is. What was tried is kept in mutation.jsonl, a line for each
+change: one that was noticed stays noticed until its lines change, and one that survived is tried again when its tests
+change. survivors.toml says of each change that no test can notice why that is so.
 """
 
 import ast
@@ -33,8 +32,8 @@ from typing import Any
 from bench import HERE, ROOT, Bench, Outcome, on_benches
 from mutants import DEFECTS
 
-RESULTS, UNCHANGED = ROOT / ".cache" / "mutation.jsonl", ROOT / ".cache" / "unchanged.jsonl"
-SURVIVORS = HERE / "survivors.toml"
+RESULTS, SURVIVORS = HERE / "mutation.jsonl", HERE / "survivors.toml"
+UNCHANGED = ROOT / ".cache" / "unchanged.jsonl"
 SEED, SAMPLE = 22, 600
 LEAST = 0.95
 """The share of the sample that has to be noticed or explained."""
@@ -70,16 +69,12 @@ class Mutant(Place):
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: noticed, survived, or endless, where the tests did not come to an end."""
+    """What became of a mutant: noticed, and by which test; survived; or endless, where the tests came to no end."""
 
     key: str
     file: str
-    line: int
-    old: str
-    new: str
     fate: str
     by: str
-    seconds: float
     tests: str
 
 
@@ -207,8 +202,8 @@ def fate(mutant: Mutant, tests: tuple[str, ...], plain: list[Outcome], bench: Be
     limit = max(SECONDS, TIMES * sum(outcome.seconds for outcome in plain))
     outcome = bench.change(mutant.file, mutant.text, asked, limit, took)
     said = {0: "survived", None: "endless"}.get(outcome.code, "noticed")
-    by, seconds = outcome.noticed, round(outcome.seconds, 1)
-    return Result(mutant.key, mutant.file, mutant.line, mutant.old, mutant.new, said, by, seconds, _digests(tests))
+    print(f"{said:8} {outcome.seconds:6.1f} s  {mutant.file}:{mutant.line}  {mutant.new}", flush=True)
+    return Result(mutant.key, mutant.file, said, outcome.noticed, _digests(tests))
 
 
 @cache
@@ -246,15 +241,15 @@ def main(word: str = "", many: int = SAMPLE, jobs: int = 1) -> int:
 
     def attempt(bench: Bench, mutant: Mutant) -> None:
         tests = tests_of(mutant.file)
-        result = fate(mutant, tests, [plain[_digest_of(test)] for test in tests], bench)
-        _append(RESULTS, asdict(result))
-        print(f"{result.fate:8} {result.seconds:6.1f} s  {result.file}:{result.line}  {result.new}", flush=True)
+        _append(RESULTS, asdict(fate(mutant, tests, [plain[_digest_of(test)] for test in tests], bench)))
 
     chosen = [mutant for mutant in mutants if word in mutant.file and is_open(mutant)]
     needed = dict.fromkeys(test for mutant in chosen for test in tests_of(mutant.file))
     on_benches(run, [test for test in needed if _digest_of(test) not in plain], jobs)
     on_benches(attempt, chosen, jobs)
-    return _report(mutants, _kept())
+    kept = _kept()
+    RESULTS.write_text("".join(_line(asdict(kept[one.key])) for one in mutants if one.key in kept), encoding="utf-8")
+    return _report(mutants, kept)
 
 
 def _report(mutants: list[Mutant], kept: dict[str, Result]) -> int:
@@ -289,7 +284,11 @@ def _lines(path: Path) -> list[Any]:
 def _append(path: Path, value: Any) -> None:
     path.parent.mkdir(exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(value) + "\n")
+        file.write(_line(value))
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value) + "\n"
 
 
 def _explained() -> Iterator[dict[str, str]]:
