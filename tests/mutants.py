@@ -270,6 +270,21 @@ DEFECTS = (
         ("accounting/test_tails.py",),
     ),
     Defect(
+        "rdp: what rounding takes from the divergence of a release that hardly ever happens is not given back",
+        "accounting/rdp.py",
+        "log_moment = np.maximum((order - 1) * divergence, 0.0)\n"
+        "    return np.asarray((log_moment + _OFF * order * (1 + log_moment)) / (order - 1), dtype=np.float64)",
+        "return np.asarray(divergence)",
+        ("redteam/test_accountants.py",),
+    ),
+    Defect(
+        "pld: what float64 takes from ε is not given back",
+        "accounting/pld.py",
+        "return epsilon * (1 + 1e-10) + 2e-12 if epsilon else 0.0",
+        "return epsilon",
+        ("redteam/test_accountants.py",),
+    ),
+    Defect(
         "rdp: the failure of repeated releases counted once",
         "accounting/rdp.py",
         "log_kept += times * math.log1p(-failure)",

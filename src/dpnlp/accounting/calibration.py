@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 from dp_accounting import get_sigma_gaussian
 from scipy.optimize import brentq
 
@@ -18,6 +19,9 @@ from dpnlp.guarantee import Adjacency, round_up
 
 _PRECISION = 1e-5
 """How closely, relative to the answer, the search for it ends."""
+
+_MOST_NOISE = 1e12
+"""More noise would not help."""
 
 
 def noise_multiplier(
@@ -36,6 +40,9 @@ def noise_multiplier(
     guess = _noise_guess(target, schedule, delta, adjacency)
     z = round_up(_solve(cost, target, guess, falling=True), DIGITS)
     while cost(z) > target:
+        if z > _MOST_NOISE:
+            least = f"with any noise the {accountant} accountant gives at least {cost(z):.4g} at delta = {delta}"
+            raise BadInput(f"epsilon = {target}: {least}; raise ε or δ, or use the pld accountant.")
         z = round_up(z * (1 + _PRECISION), DIGITS)
     return z
 
@@ -140,7 +147,8 @@ def _aggregated(schedule: Schedule, adjacency: Adjacency) -> float:
 def _gaussian_precision(target: float, delta: float) -> float:
     """1/σ² of the one Gaussian release that has this ε and δ."""
     checks.probability("delta", delta)
-    return float(get_sigma_gaussian(target, delta)) ** -2
+    with np.errstate(divide="ignore"):  # For a tiny ε it meets a δ of 0 on its way.
+        return float(get_sigma_gaussian(target, delta)) ** -2
 
 
 def _solve(cost: Callable[[float], float], target: float, guess: float, falling: bool, most: float = math.inf) -> float:

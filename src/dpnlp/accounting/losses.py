@@ -104,11 +104,11 @@ class Losses:
     def _tails(self, losses: Array) -> tuple[Array, Array]:
         """For each index i the mass at and above it, and Σ_{j ≥ i} p_j e^{l_i − l_j}; both end with a zero.
 
-        The second sum is taken in blocks of 600 nats, within which powers of e neither overflow nor vanish.
+        The second sum is taken in blocks of 100 nats, within which powers of e neither overflow nor make a mass vanish.
         """
         mass = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
         shrunk = np.zeros(len(losses) + 1)
-        block = max(1, int(600 / self.step))
+        block = max(1, int(100 / self.step))
         for start in reversed(range(0, len(losses), block)):
             end = min(start + block, len(losses))
             above = losses[start:end] - losses[start]

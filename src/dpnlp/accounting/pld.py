@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
 from dp_accounting import get_epsilon_gaussian
 
 from dpnlp import checks
@@ -54,9 +55,15 @@ def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
     if left == 0:
         return parts.certain + _largest_loss(parts.atoms, adjacency)
     if len(parts.atoms) == 1 and isinstance(gaussian := next(iter(parts.atoms)), Gaussian):
-        return parts.certain + float(get_epsilon_gaussian(gaussian.noise_multiplier, left))
-    composed = max(losses.epsilon(left) for losses in _compose(parts.atoms, left, adjacency))
+        with np.errstate(divide="ignore"):  # For a lot of noise it meets a δ of 0 on its way.
+            return parts.certain + _rounded_up(float(get_epsilon_gaussian(gaussian.noise_multiplier, left)))
+    composed = _rounded_up(max(losses.epsilon(left) for losses in _compose(parts.atoms, left, adjacency)))
     return parts.certain + min(composed, _largest_loss(parts.atoms, adjacency))
+
+
+def _rounded_up(epsilon: float) -> float:
+    """More than float64, and a search that ends at 1e-12, may have taken from an ε. Where δ alone is enough it is 0."""
+    return epsilon * (1 + 1e-10) + 2e-12 if epsilon else 0.0
 
 
 def losses(event: Event, delta: float, adjacency: Adjacency) -> Losses:
