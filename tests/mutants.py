@@ -850,15 +850,15 @@ DEFECTS = (
     Defect(
         "clipping: a gradient that is no number spoils the sum",
         "training/clipping.py",
-        "counted = sound & (shares > 0)",
-        "counted = shares > 0",
+        "jnp.where(sound, shares * factor, 0.0)",
+        "jnp.where(shares > 0, shares * factor, 0.0)",
         in_clipping("a_gradient_that_is_no_number_counts_as_zero"),
     ),
     Defect(
         "clipping: a weight that no layer notes is trained unclipped",
         "training/clipping.py",
-        "jnp.where(counted, shares * factor, 0.0)",
-        "jnp.where(counted, factor * 0 + 1 if books[name].direct is not None else shares * factor, 0.0)",
+        "jnp.where(sound, shares * factor, 0.0)",
+        "jnp.where(sound, factor * 0 + 1 if books[name].direct is not None else shares * factor, 0.0)",
         in_clipping("a_parameter_that_no_layer_notes_or_not_always_is_clipped_by_vmap"),
     ),
     Defect(

@@ -107,3 +107,19 @@ def test_a_window_of_more_points_than_are_kept_is_refused(monkeypatch):
 def test_what_happens_once_is_left_as_it_is():
     once = Losses(0.1, 0, np.array([0.5, 0.5]), 0.0)
     assert grid._repeat(once, 1) is once
+
+
+@given(first=distributions(), second=distributions(), theta=st.floats(0.01, 5), times=st.integers(1, 9))
+def test_cumulants_are_those_of_all_parts_together(first, second, theta, times):
+    K, mean, order = grid._cumulants([(first, times), (second, 2)], theta)
+
+    def cumulant(at):
+        parts = ((first, times), (second, 2))
+        return sum(
+            n * math.log(sum(p * math.exp(at * x) for x, p in zip(one.values(), one.masses, strict=True)))
+            for one, n in parts
+        )
+
+    assert order == theta
+    assert cumulant(theta) == pytest.approx(K, rel=1e-9, abs=1e-9)
+    assert (cumulant(theta + 1e-5) - cumulant(theta - 1e-5)) / 2e-5 == pytest.approx(mean, rel=1e-4, abs=1e-4)

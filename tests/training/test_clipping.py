@@ -334,3 +334,52 @@ def test_book_keeping_is_the_definition(case, batch, positions, width, other, cl
     model, loss, data = case(batch, positions, width, other, seed)
     weights = jnp.ones(batch)
     assert_equal(clipped_sum(loss, model, data, weights, clip_norm), *reference(loss, model, data, weights, clip_norm))
+
+
+def book(records, shape, *uses, direct=None):
+    made = clipping._Book(records, shape)
+    made.outer = [clipping._Outer(*map(jnp.asarray, use)) for use in uses]
+    made.direct = direct
+    return made
+
+
+@pytest.mark.parametrize("weights", [1, 3])
+@pytest.mark.parametrize(("positions", "i", "o"), [(2, 30, 20), (5, 60, 90)])
+def test_the_doubt_about_a_norm_over_pairs_is_what_its_proof_says(weights, positions, i, o):
+    """(i + 1 + o + 1 + 2T + 4) u T S, as products come in one block of columns, one more u T S for each weight, and the
+    roundings of the last sums of squares."""
+    rng = np.random.default_rng(positions)
+    a, g = rng.normal(size=(weights, 1, positions, i)), rng.normal(size=(weights, 1, positions, o))
+    size = clipping._size([book(1, (i, o), (a[w].astype("f4"), g[w].astype("f4"))) for w in range(weights)])
+    u, T = 2.0**-24, positions
+    S = float(np.sum(a**2, axis=-1).ravel() @ np.sum(g**2, axis=-1).ravel())
+    squared = sum(float(np.sum((a[w, 0].T @ g[w, 0]) ** 2)) for w in range(weights))
+    expected = (i + 1 + o + 1 + 2 * T + 4 + weights) * u * T * S + (2 * math.isqrt(i * o) + 2 + weights) * u * squared
+    assert float(size.doubt[0]) == pytest.approx(expected, rel=1e-3)
+    assert float(size.spread[0]) == pytest.approx(S, rel=1e-3)
+
+
+def test_the_doubt_about_a_gradient_that_is_at_hand_is_that_of_its_sum_of_squares():
+    own = np.random.default_rng(2).normal(size=(1, 900)).astype("f4")
+    size = clipping._size([book(1, (900,), direct=jnp.asarray(own))])
+    assert float(size.doubt[0]) == pytest.approx((2 * 30 + 2 + 1) * 2.0**-24 * float(np.sum(own**2)), rel=1e-3)
+
+
+@pytest.mark.parametrize("examples", [1, 3])
+@pytest.mark.parametrize("positions", [40, 90])
+def test_what_rounding_adds_to_a_batch_grows_with_all_positions_of_a_record(positions, examples):
+    model = Linear(4, 4, bias=False, rngs=nnx.Rngs(0))
+
+    def loss(model, batch):
+        return jnp.sum(model(batch), axis=(1, 2))
+
+    parts, example = apart(model), jnp.zeros((1, positions, 4))
+    found = clipping.rounding_of(loss, parts, example, Clipping(1.0), 2, examples)
+    assert found == rounding.of_products(2, positions * examples) + rounding.of_parts(2)
+
+
+def test_a_record_that_is_no_number_is_not_one_that_was_left_as_it_was():
+    own = {"w": jnp.array([[0.1, 0.1], [5.0, 0.0], [jnp.inf, 0.0], [jnp.nan, 0.0]])}
+    summed = clipping.clipped_total(own, jnp.ones(4), Clipping(1.0))
+    assert summed.whole.tolist() == [True, False, False, False]
+    assert summed.total["w"] == pytest.approx(np.array([1.1, 0.1]), rel=1e-3)

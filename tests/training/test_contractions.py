@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpnlp.training import contractions
+from dpnlp.training import contractions, rounding
 from dpnlp.training.contractions import by_einsum, by_kernel, over_pairs
 from dpnlp.training.sharding import Placement
 
@@ -76,3 +76,22 @@ def test_each_device_runs_the_kernel_on_its_own_records() -> None:
     compiled = jax.jit(partial(by_kernel, interpret=True)).lower(*placed).compile()
     np.testing.assert_allclose(compiled(*placed), by_einsum(lefts, rights), rtol=1e-5)
     assert not any(gathers in compiled.as_text() for gathers in ("all-gather", "all-to-all", "collective-permute"))
+
+
+def test_squares_that_are_too_small_for_float32_are_made_up_for_by_the_kernel_too() -> None:
+    """At every position that there is, on whichever side the squares vanish, and at no position of the padding."""
+    for small, large in ((1e-25, 1.0), (1.0, 1e-25)):
+        lefts = [jnp.full((1, 5, 64), small, jnp.bfloat16)]
+        rights = [jnp.full((1, 5, 128), large, jnp.bfloat16)]
+        got, expected = jax.jit(partial(by_kernel, interpret=True))(lefts, rights), by_einsum(lefts, rights)
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+        columns = 128 if small < large else 64
+        np.testing.assert_allclose(got[1], 5 * columns * rounding.FAINT, rtol=1e-5)
+
+
+def test_products_with_one_hot_vectors_are_those_of_the_vectors_on_either_side() -> None:
+    rows, x = jnp.array([[2, 0, 2]]), jnp.arange(20.0).reshape(1, 4, 5)
+    one_hot = jax.nn.one_hot(rows, 5)
+    np.testing.assert_array_equal(contractions.gram(rows, x), one_hot @ jnp.swapaxes(x, 1, 2))
+    np.testing.assert_array_equal(contractions.gram(x, rows), x @ jnp.swapaxes(one_hot, 1, 2))
+    np.testing.assert_array_equal(contractions.gram(rows, rows), one_hot @ jnp.swapaxes(one_hot, 1, 2))

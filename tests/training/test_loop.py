@@ -583,3 +583,39 @@ def test_law_9_what_a_run_publishes_is_the_evaluation_and_nothing_that_its_lots_
         shown.append((history, found.history, found.guarantee, found.steps))
     assert shown[0] == shown[1] == shown[2]
     assert [entry.scores for entry in shown[0][1]] == [{"score": 1.0}] * 4
+
+
+@pytest.mark.parametrize(
+    ("needed", "lengths"),
+    [(1, (16,)), (16, (16,)), (17, (16, 32)), (33, (16, 32, 64)), (64, (16, 32, 64)), (65, (16, 32, 64, 128))],
+)
+def test_texts_are_padded_to_powers_of_two_as_far_as_any_needs_them(needed, lengths):
+    data = Arrays(np.zeros((2, needed), np.float32), np.array([1, needed]))
+    assert Options(4).layout(data, planned(Schedule(2, 2, 1))).lengths == lengths
+
+
+@pytest.mark.parametrize(
+    ("physical", "lot", "devices", "size"),
+    [(16, 5, 1, 5), (16, 5, 4, 8), (31, 99, 1, 31), (32, 99, 1, 8), (39, 99, 1, 9), (72, 99, 2, 18)],
+)
+def test_no_batch_is_larger_than_a_lot_and_on_a_cpu_large_ones_are_quartered(physical, lot, devices, size):
+    options = Options(physical, placement=Placement(devices))
+    layout = options.layout(Arrays(np.zeros((99, 1), np.float32)), planned(Schedule(99, lot, 1)))
+    assert layout.physical_batch == size
+
+
+def test_rounding_is_bounded_for_every_width_of_an_owner_and_for_twice_the_lot(monkeypatch):
+    asked, widths = [], []
+    monkeypatch.setattr(loop.rounding, "of_lot", lambda batches, records: asked.append((batches, records)) or 0.0)
+    contribution = type("", (), {"rounding": lambda self, *given: widths.append(given[-2:]) or 0.0})()
+    plan = planned(Schedule(4000, 100, 1))
+    object.__setattr__(plan, "contribution", contribution)
+    data, owners = Arrays(np.zeros((4000, 1), np.float32)), Owners(np.arange(4000), 5, SECRET)
+    loop._refuse_rounding(None, None, data, plan, loop.Layout(16, (8, 32)), owners)
+    assert widths == [(16, 1), (8, 2), (4, 4), (3, 5)]
+    lot = 2 * 100 + 64
+    assert asked == [(sum(lot / count + 2 for count, _ in widths), lot)]
+
+
+def test_the_shapes_that_were_compiled_are_counted_and_so_is_the_update():
+    assert run(line_case(32, 4), planned(Schedule(32, 8, 2))).compilations == 1 + 1

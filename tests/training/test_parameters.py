@@ -84,6 +84,12 @@ def test_the_frame_finds_the_trained_variables_of_a_model():
     assert parts.frame.names(model) == {id(model.source.table): "source.table"}
 
 
+def test_functions_of_a_model_are_compiled_once_for_each_frame():
+    """So a frame can be looked up, and equal models have equal ones."""
+    frames = {apart(Shared(nnx.Rngs(seed))).frame for seed in (0, 0, 1)}
+    assert len(frames) == 1
+
+
 def test_nothing_to_train_is_refused():
     with pytest.raises(BadInput) as refusal:
         apart(Shared(nnx.Rngs(0)), nnx.LoRAParam)

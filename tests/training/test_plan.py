@@ -152,6 +152,7 @@ def test_a_plan_is_written_as_json_with_all_that_it_decides(plan):
     entry = plan.to_json()
     assert json.loads(json.dumps(entry, allow_nan=False)) == entry
     assert entry["schedule"]["sampling"] == plan.schedule.sampling.value
+    assert [replace(plan, target=target).to_json()["target"] for target in (3.0, math.inf)] == [3.0, "inf"]
     changed = [
         replace(plan, delta=1e-7),
         replace(plan, clipping=Clipping(0.25)),

@@ -17,6 +17,7 @@ from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
 from dpnlp.events import FixedSizeSampled, Gaussian, PoissonSampled, Repeated, TruncatedPoissonSampled
 from dpnlp.mechanisms.randomness import FixedSeed
+from dpnlp.training import sampling
 from dpnlp.training.sampling import Layout, Lots, Owners, Shape, cut, prefetch
 from dpnlp.training.secret import Secret
 
@@ -482,6 +483,7 @@ def test_batches_have_one_size_that_the_devices_can_share(physical_batch, multip
         ((8, ()), "lengths = (): it must be one or more lengths in ascending order; sort them."),
         ((8, (8, 4)), "lengths = (8, 4): it must be one or more lengths in ascending order; sort them."),
         ((8, (8, 8)), "lengths = (8, 8): it must be one or more lengths in ascending order; sort them."),
+        ((8, (4, 4, 8)), "lengths = (4, 4, 8): it must be one or more lengths in ascending order; sort them."),
         ((8, (0, 8)), "lengths = 0: it must be a whole number of at least 1."),
     ],
 )
@@ -657,3 +659,7 @@ def test_law_1_records_have_as_many_turns_as_are_accounted_for_where_n_is_no_mul
     counts = np.bincount(np.concatenate([drawn.draw(step) for step in range(17)]), minlength=records)
     event = plan.event(1.0)
     assert counts.max() <= (event.count if isinstance(event, Repeated) else 1)
+
+
+def test_places_of_records_have_four_bytes_as_long_as_they_are_enough():
+    assert [sampling._index_type(count) for count in (1, 2**31 - 1, 2**31, 2**40)] == [np.int32] * 2 + [np.int64] * 2

@@ -144,8 +144,7 @@ def clipped_total(own: Parameters, shares: Array, clipping: Clipping) -> Summed:
 def _summed(books: Mapping[str, "_Book"], shares: Array, clipping: Clipping) -> Summed:
     whole = _size(books.values())
     sound, factors = jnp.isfinite(whole.bound), clipping.factors(books, whole)
-    counted = sound & (shares > 0)
-    weighted = {name: jnp.where(counted, shares * factor, 0.0) for name, factor in factors.items()}
+    weighted = {name: jnp.where(sound, shares * factor, 0.0) for name, factor in factors.items()}
     total = {name: book.weighted_sum(weighted[name]) for name, book in books.items()}
     uncut = jnp.all(jnp.stack([factor >= 1 for factor in factors.values()]), axis=0)
     return Summed(total, whole.norm, sound & uncut)
