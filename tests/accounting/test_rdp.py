@@ -32,6 +32,17 @@ def test_moments_of_a_gaussian_in_closed_form():
     assert rdp.moments_epsilon(Repeated(Gaussian(z), k), delta, ADD) == pytest.approx(expected)
 
 
+def test_the_smallest_moment_decides_where_epsilon_is_large():
+    assert rdp.moments_epsilon(Gaussian(0.3), 0.1, ADD) == pytest.approx(2 / (2 * 0.3**2) + math.log(10))
+
+
+@pytest.mark.parametrize("noise", [Gaussian(2.0), Laplace(2.0), ApproximateDP(0.5, 1e-6)])
+@pytest.mark.parametrize("accountant", [rdp.epsilon, rdp.moments_epsilon, pld.epsilon])
+def test_a_blanked_record_costs_what_a_removed_one_does_in_a_poisson_lot(noise, accountant):
+    event = Repeated(PoissonSampled(0.1, noise), 20)
+    assert accountant(event, 1e-4, Adjacency.ZERO_OUT) == accountant(event, 1e-4, ADD) > 0
+
+
 @pytest.mark.parametrize(("q", "z", "order"), [(0.01, 4.0, 20), (0.3, 1.0, 3), (0.05, 0.8, 2)])
 def test_sampled_gaussian_moment_by_integration(q, z, order):
     """Abadi et al. 2016, Eqn 4: the α-th moment of the mixture's density ratio under N(0, z²)."""
