@@ -263,3 +263,11 @@ def test_no_noise_is_sought_for_an_epsilon_that_an_accountant_never_gives(accoun
     sentence = r"epsilon = 1e-15: with any noise the \w+ accountant gives at least [\d.e-]+ at delta = 1e-300; raise ε"
     with pytest.raises(BadInput, match=sentence):
         calibration.noise_multiplier(1e-15, schedule, 1e-300, schedule.sampling.adjacencies[0], accountant)
+
+
+def test_where_the_search_ends_too_early_noise_is_raised_until_the_target_is_met(monkeypatch):
+    schedule, solve = Schedule(1000, 10, 100), calibration._solve
+    z = calibration.noise_multiplier(1.0, schedule, 1e-5, Adjacency.ADD_REMOVE)
+    monkeypatch.setattr(calibration, "_solve", lambda *given, **more: solve(*given, **more) * (1 - 2e-4))
+    assert calibration.noise_multiplier(1.0, schedule, 1e-5, Adjacency.ADD_REMOVE) == pytest.approx(z, rel=2e-5)
+    assert epsilon(schedule.event(z), 1e-5, Adjacency.ADD_REMOVE) <= 1.0

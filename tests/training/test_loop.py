@@ -615,7 +615,3 @@ def test_rounding_is_bounded_for_every_width_of_an_owner_and_for_twice_the_lot(m
     assert widths == [(16, 1), (8, 2), (4, 4), (3, 5)]
     lot = 2 * 100 + 64
     assert asked == [(sum(lot / count + 2 for count, _ in widths), lot)]
-
-
-def test_the_shapes_that_were_compiled_are_counted_and_so_is_the_update():
-    assert run(line_case(32, 4), planned(Schedule(32, 8, 2))).compilations == 1 + 1

@@ -108,6 +108,16 @@ def test_law_2_the_sum_is_divided_by_the_expected_lot_size_whatever_was_drawn(si
     assert_same(moved, {name: parameters[name] - total[name] / 10 for name in parameters})
 
 
+def test_each_shape_is_compiled_once_and_so_is_the_update():
+    model, loss, (x, y) = line_case(32, 1)
+    step, parameters = begun(model, loss, planned(0.5))
+    for _ in range(2):
+        after(step, parameters, summed(step, parameters, Arrays((x, y)), np.arange(3), 4))
+        assert step.compilations == 1 + 1
+    summed(step, parameters, Arrays((x, y)), np.arange(3), 8)
+    assert step.compilations == 2 + 1
+
+
 def test_law_2_a_plan_without_privacy_divides_by_the_expected_size_too():
     model, loss, (x, y) = line_case(32, 1)
     step, parameters = begun(model, loss, Plan.without_privacy(SCHEDULE))
