@@ -4435,8 +4435,29 @@ DEFECTS = (
     Defect(
         "provenance: tensors that a run left as they were counted as its own",
         "runs/provenance.py",
-        "contents_of(folder, made=True) - self._contents",
-        "contents_of(folder, made=True)",
+        "contents_of(folder) - self._contents",
+        "contents_of(folder)",
+        PROVENANCE,
+    ),
+    Defect(
+        "provenance: what private data went into is forgotten after a run without privacy",
+        "runs/provenance.py",
+        "for exposure in (*found.exposures, *inherited):",
+        "for exposure in found.exposures:",
+        PROVENANCE,
+    ),
+    Defect(
+        "provenance: words beside weights taken for somebody else's",
+        "runs/contents.py",
+        "elif file.name in _LISTS:",
+        "elif file.name in _LISTS and not any(file.parent.glob('*.safetensors')):",
+        PROVENANCE,
+    ),
+    Defect(
+        "provenance: words saved in another format not recognised",
+        "runs/contents.py",
+        "elif file.name in _LISTS:",
+        'elif file.name in _LISTS and file.name != "vocab.txt":',
         PROVENANCE,
     ),
     Defect(

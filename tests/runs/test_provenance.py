@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,11 @@ def weights(folder, seed, **kept):
     return folder
 
 
+def words(*listed):
+    """A tokenizer of these words, as tokenizer.json has it."""
+    return {"model": {"type": "WordLevel", "vocab": {word: number for number, word in enumerate(listed)}}}
+
+
 def read(source, **how):
     door = Door()
     door.open(str, source, **how)
@@ -50,12 +56,13 @@ def _home_of_its_own(tmp_path, monkeypatch):
 def run(tmp_path):
     """A finished run without anything in it but weights that it made, of which one tensor is as it was at its start."""
     start = weights(tmp_path / "start", 1)
+    (start / TOKENIZER).write_text(json.dumps(words("good", "morning")))
     door = Door()
     door.open(str, start, public=True)
     run = Run.create(tmp_path / "runs" / "first", {"name": "first"}, "dpnlp train")
     run.write_privacy(door.provenance.promising(origin(), {}))
     weights(run.model, 2, b=load_file(start / WEIGHTS)["b"])
-    (run.model / TOKENIZER).write_text(json.dumps({"words": ["good", "morning"]}))
+    (run.model / TOKENIZER).write_text(json.dumps(words("good", "morning") | {"padding": "left"}))
     door.keep(run.model, Provenance(run.privacy.origins))
     return run
 
@@ -166,23 +173,35 @@ def test_a_file_that_was_changed_is_refused_where_it_lies_and_where_it_is_contra
         read(run.path)
 
 
-def test_a_vocabulary_is_known_by_its_words(tmp_path):
+def test_a_vocabulary_is_known_by_its_words_in_whatever_format(tmp_path):
     folder = tmp_path / "words"
     folder.mkdir()
-    (folder / TOKENIZER).write_text(json.dumps({"words": ["secret", "morning"]}))
+    (folder / TOKENIZER).write_text(json.dumps(words("secret", "morning")))
     made = Provenance((origin(),))
     Door().keep(folder, made)
-    copied = tmp_path / "copied"
-    copied.mkdir()
-    shutil.copy(folder / TOKENIZER, copied)
-    assert read(copied) == made
+    formats = {TOKENIZER: words("secret", "morning") | {"padding": "left"}, "vocab.json": {"morning": 0, "secret": 1}}
+    for name, text in {
+        **{name: json.dumps(it) for name, it in formats.items()},
+        "vocab.txt": "secret\nmorning\n",
+    }.items():
+        copied = tmp_path / f"as-{name}"
+        copied.mkdir()
+        (copied / name).write_text(text)
+        assert read(copied) == made, name
+        assert read(copied / name) == made, name
 
 
-def test_the_tokenizer_beside_weights_is_not_the_run_s(run, tmp_path):
+def test_the_tokenizer_beside_weights_is_the_run_s_unless_it_was_opened(run, tmp_path):
     copied = tmp_path / "copied"
     copied.mkdir()
     shutil.copy(run.model / TOKENIZER, copied)
     assert read(copied) == UNKNOWN
+    own = Provenance((origin(),))
+    scratch = weights(tmp_path / "scratch", 8)
+    (scratch / TOKENIZER).write_text(json.dumps(words("secret", "evening")))
+    Door().keep(scratch, own)
+    shutil.copy(scratch / TOKENIZER, copied)
+    assert read(copied) == own
 
 
 def test_what_went_in_uncovered_is_named_by_whatever_is_made_of_it(tmp_path):
@@ -203,6 +222,17 @@ def test_what_private_data_went_into_uncovered_cannot_be_said_to_be_public(tmp_p
     for source in (folder, bare(shutil.copytree(folder, tmp_path / "copy"))):
         with pytest.raises(BadInput, match="private data went into it"):
             read(source, public=True)
+
+
+@pytest.mark.parametrize("exposure", [Exposure.PRETRAINING, Exposure.VOCABULARY])
+def test_a_run_without_privacy_does_not_make_public_what_its_start_was_made_of(tmp_path, exposure):
+    for named, opened in ((exposure, "unsafe"), (Exposure.DIAGNOSTICS, "open")):
+        own = origin(9.0)
+        own = replace(own, promised=own.promised.with_exposures(named))
+        Door().keep(weights(tmp_path / opened, len(opened)), Provenance((own,)))
+    with pytest.raises(BadInput, match="private data went into it"):
+        read(tmp_path / "unsafe", public=True)
+    assert read(tmp_path / "open", public=True) == PUBLIC
 
 
 def test_a_run_that_has_no_model_yet_is_refused(tmp_path):

@@ -11,29 +11,43 @@ import numpy as np
 from dpnlp.checks import BadInput
 from dpnlp.home import owner_key
 
-_TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm")
-_OTHERS = ("*.npz", "*.npy", "*.gz", "*.xz")
+_LISTS = ("tokenizer.json", "vocab.json", "vocab.txt")
+_OTHERS = ("*.model", "*.spm", "*.npz", "*.npy", "*.gz", "*.xz")
 _LEAST = 16
 """Bytes of a tensor or file below which another may be equal to it by chance."""
 _BLOCK = 1 << 24
 
 
-def contents_of(place: Path, made: bool = False) -> set[bytes]:
-    """The digests of all tensors in the files of a thing, and of its other files that hold what it was made of.
-
-    A tokenizer that is saved beside weights is a copy of another one's: of what was just `made` it counts only where
-    there are no weights.
-    """
+def contents_of(place: Path) -> set[bytes]:
+    """The digests of all tensors and lists of words in the files of a thing, and of others that hold what made it."""
     key = owner_key()
-    if place.is_file():
-        return {*_tensors(place, key)} if place.suffix == ".safetensors" else {*_whole(place, key)}
-    files = [file for file in place.rglob("*") if file.is_file()]
-    weights = [file for file in files if file.suffix == ".safetensors"]
-    patterns = _OTHERS if made and weights else _OTHERS + _TOKENIZERS
-    others = [file for file in files if any(file.match(pattern) for pattern in patterns)]
-    return {digest for file in weights for digest in _tensors(file, key)} | {
-        digest for file in others for digest in _whole(file, key)
-    }
+    files = [place] if place.is_file() else [file for file in place.rglob("*") if file.is_file()]
+    return {digest for file in files for digest in _digests(file, key, file == place)}
+
+
+def _digests(file: Path, key: bytes, named: bool) -> Iterator[bytes]:
+    """Those of one file. Of a folder some files are left out, such as settings; one that is named is not."""
+    if file.suffix == ".safetensors":
+        yield from _tensors(file, key)
+    elif file.name in _LISTS:
+        yield from _words(file, key)
+    elif named or any(file.match(pattern) for pattern in _OTHERS):
+        yield from _whole(file, key)
+
+
+def _words(file: Path, key: bytes) -> Iterator[bytes]:
+    """The digest of the words of a tokenizer, which are the same in whatever format it is saved anew."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        entry: Any = text.rstrip("\n").split("\n") if file.suffix == ".txt" else json.loads(text)
+        found = entry["model"]["vocab"] if file.name == "tokenizer.json" else entry
+        words = sorted({str(one if isinstance(one, str) else one[0]) for one in found})
+    except (OSError, LookupError, ValueError, TypeError, RecursionError):
+        yield from _whole(file, key)
+        return
+    listed = json.dumps(words).encode()
+    if len(listed) >= _LEAST:
+        yield blake2b(listed, key=key, digest_size=16, person=b"dpnlp words").digest()
 
 
 def _whole(file: Path, key: bytes) -> Iterator[bytes]:

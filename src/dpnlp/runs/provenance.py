@@ -29,6 +29,8 @@ FORMAT = 1
 
 _ABOVE = 2
 """How far above a thing the folder may be that says what it was made of: runs/first/model/base."""
+_INHERITED = (Exposure.PRETRAINING, Exposure.VOCABULARY)
+"""What a run names of the data behind its start; its other exposures are of its own data."""
 _MEMORY = Memory("provenance")
 
 T = TypeVar("T")
@@ -128,7 +130,7 @@ class Door:
         made = self.provenance if provenance is None else provenance
         write(folder / PROVENANCE, as_json(PROVENANCE, made.to_json(), indent=2) + "\n")
         if not made.is_public:
-            _MEMORY.remember(contents_of(folder, made=True) - self._contents, made.to_json())
+            _MEMORY.remember(contents_of(folder) - self._contents, made.to_json())
 
 
 def place_of(source: str | Path) -> str | Path:
@@ -190,7 +192,8 @@ def _declared(source: str | Path, found: Provenance) -> Provenance:
                 f"{source}: it is said to be public, but {origin.what} was made of private data, under ε = "
                 f"{origin.promised.epsilon:g}; do not say that it is public."
             )
-    for exposure in found.exposures:
+    inherited = (one for origin in found.origins for one in origin.promised.not_covered if one in _INHERITED)
+    for exposure in (*found.exposures, *inherited):
         if exposure is not Exposure.ORIGIN:
             raise BadInput(
                 f"{source}: it is said to be public, but private data went into it ({exposure}); do not say that it is "
