@@ -4093,6 +4093,13 @@ DEFECTS = (
         VOCABULARY,
     ),
     Defect(
+        "a base of which nothing is known is forgotten by the vocabulary that has its words",
+        "cli/vocabulary.py",
+        "whole = door.provenance.promising(",
+        "whole = Provenance().promising(",
+        VOCABULARY,
+    ),
+    Defect(
         "a user's votes go to words that are public anyway",
         "cli/vocabulary.py",
         "selection.contribution(word for word in its if word not in known)",

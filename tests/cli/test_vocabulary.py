@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.events import ApproximateDP, Composed, Gaussian
-from dpnlp.guarantee import Adjacency, Unit
+from dpnlp.guarantee import Adjacency, Exposure, Unit
 from dpnlp.models.pretrained import load_tokenizer
 from dpnlp.runs.folder import Run
 from dpnlp.runs.provenance import Door
@@ -111,6 +111,21 @@ def test_a_user_has_a_say_in_so_many_words_and_no_more(home, dpnlp, chats):
     )
     assert not (home / "none").exists()
     assert len(Ledger.beside(chats).read().releases) == 1
+
+
+def test_a_base_of_which_nothing_is_known_is_named_by_what_is_made_of_it(home, dpnlp, chats):
+    assert dpnlp(f"{PUBLIC} foreign")[0] == 0
+    (home / "foreign" / "provenance.json").unlink()
+    for flags, named in (("", (Exposure.ORIGIN,)), (" --public-base", ())):
+        folder = f"on-foreign{flags.replace(' ', '')}"
+        code, out, err = dpnlp(f"{PRIVATE} {folder} --base foreign{flags}")
+        assert (code, err) == (0, "")
+        promised = Run(home / folder).guarantee
+        assert promised.not_covered == named
+        assert promised.signature() in out
+        door = Door()
+        door.open(load_tokenizer, home / folder)
+        assert door.provenance.origins[0].promised.not_covered == named
 
 
 def test_private_texts_are_asked_only_for_what_a_public_vocabulary_lacks(home, dpnlp, chats):

@@ -13,9 +13,10 @@ from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_guarantee, print_json
 from dpnlp.cli.places import check_file, new_output
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
+from dpnlp.cli.start import PUBLIC
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.runs.folder import Run
-from dpnlp.runs.provenance import PUBLIC, Door, Provenance
+from dpnlp.runs.provenance import Door, Provenance
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Texts
@@ -92,6 +93,7 @@ class Vocabulary:
     base: Path | None = option(
         None, help="A public vocabulary, all of which is taken; private texts are asked only for what it lacks"
     )
+    public_base: bool = option(False, help=PUBLIC)
     words: int = option(
         200,
         within=SIZE,
@@ -112,11 +114,12 @@ class Vocabulary:
         check_file("--privacy.ledger", self.privacy.ledger)
         if self.output.exists():
             self._forget()  # A process was killed when nothing but this was left to do.
+        door = Door()
         try:
             with new_output(self.output) as whole:
-                tokenizer, promised = (self._public(), None) if self.data.public else self._private(whole)
+                tokenizer, promised = (self._public(), None) if self.data.public else self._private(whole, door)
                 tokenizer.save_pretrained(whole)
-                Door().keep(whole, Provenance(Run(whole).privacy.origins) if promised else PUBLIC)
+                door.keep(whole, Provenance(Run(whole).privacy.origins) if promised else None)
         except Exception:
             self._forget()  # Whoever tries again makes another release.
             raise
@@ -164,12 +167,12 @@ class Vocabulary:
 
     # Of private texts
 
-    def _private(self, folder: Path) -> tuple[Any, Guarantee]:
+    def _private(self, folder: Path, door: Door) -> tuple[Any, Guarantee]:
         """The ledger is charged before a word comes out, and what is promised is written before the words are."""
         from dpnlp.data.vocabulary import Words
         from dpnlp.mechanisms import PartitionSelection
         from dpnlp.mechanisms.randomness import seeded
-        from dpnlp.runs.privacy import Origin, Privacy, new_id
+        from dpnlp.runs.privacy import Origin, new_id
 
         privacy, words = self.privacy, Words(self.lower)
         if privacy.epsilon is None:
@@ -181,7 +184,7 @@ class Vocabulary:
         unit = Unit(privacy.unit)
         promised = selection.guarantee(unit, Adjacency.ADD_REMOVE)
         promised = replace(promised, owner=texts.columns.owner or "" if unit.is_counted_by_owner else "")
-        known = self._base(words)
+        known = self._base(words, door)
         sums = self._summed(selection, texts, words, {*known})
         run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()
         write(self._charged, run)
@@ -192,8 +195,9 @@ class Vocabulary:
                 f"privacy.epsilon = {privacy.epsilon:g}: no word is above the threshold of {selection.threshold:.1f}, "
                 "and the cost stays in the ledger; take a larger ε, texts of more users, or a public vocabulary."
             )
-        Run(folder).write_privacy(Privacy((Origin(run, self._what, selection.event(), promised),)))
-        return words.tokenizer([*known, *chosen]), promised
+        whole = door.provenance.promising(Origin(run, self._what, selection.event(), promised), {})
+        Run(folder).write_privacy(whole)
+        return words.tokenizer([*known, *chosen]), whole.guarantee
 
     def _private_texts(self) -> "Texts":
         if self.subwords:
@@ -208,16 +212,15 @@ class Vocabulary:
             )
         return streams[0]
 
-    def _base(self, words: "Words") -> list[str]:
-        """The words that are public anyway."""
+    def _base(self, words: "Words", door: Door) -> list[str]:
+        """The words that are public anyway, or of which nothing is known."""
         from dpnlp.models.pretrained import load_tokenizer
 
         if self.base is None:
             return []
         if not self.base.is_dir():
             raise BadInput(f"base = {self.base}: it has no tokenizer; make one by dpnlp vocabulary.")
-        door = Door()
-        tokenizer = door.open(load_tokenizer, self.base)
+        tokenizer = door.open(load_tokenizer, self.base, public=self.public_base)
         door.refuse_costs("base", self.base)
         return words.known_to(tokenizer)
 
