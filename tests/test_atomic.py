@@ -318,3 +318,30 @@ def test_half_a_line_that_nothing_is_known_of_is_cut_off(tmp_path):
     assert growing.lines == 2
     growing.append(["three"])
     assert (tmp_path / "lines").read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_with_a_log_of_its_own_a_file_goes_on_only_as_it_was_last_written(tmp_path):
+    file, log = tmp_path / "lines", tmp_path / "log"
+    with pytest.raises(BadInput, match="lines"):
+        Growing(file, log)
+    log.write_bytes(b"0\n")
+    Growing(file, log).append(["one"])
+    first, logged = file.read_bytes(), log.read_bytes()
+    Growing(file, log).append(["two", "three"])
+    last = file.read_bytes()
+    for other in (b"", b"on", last + b"four\n"):
+        file.write_bytes(other)
+        with pytest.raises(BadInput, match=r"lines: it is not as it was last written, but a copy"):
+            Growing(file, log)
+        assert file.read_bytes() == other
+    file.unlink()
+    with pytest.raises(BadInput, match="it is not as it was last written"):
+        Growing(file, log)
+    assert names(tmp_path) == ["log"]
+    for torn in (first, first + b"two\nth", last + b"fo"):  # A writer was killed; what it had drawn is written again.
+        file.write_bytes(torn)
+        assert Growing(file, log).lines == 3
+        assert file.read_bytes() == last
+    log.write_bytes(logged)  # The log itself is an older one.
+    with pytest.raises(BadInput, match="it is not as it was last written"):
+        Growing(file, log)

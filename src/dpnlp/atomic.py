@@ -96,24 +96,33 @@ def whole_file(file: Path) -> Iterator[TextIO]:
 class Growing:
     """A file of lines that grows by some of them at a time. Nothing in it ever changes, or comes in two versions.
 
-    Lines are put beside the file, as `.<name>.next`, before any of them is in it. If a process is killed while it
-    writes them, those lines are written to their end by the next one: they are never made a second time.
+    Lines are put into a log, as `.<name>.next` beside the file, before any of them is in it. If a process is killed
+    while it writes them, those lines are written to their end by the next one: they are never made a second time.
+
+    A `log` that is there already, in another place, stays. With it a copy of the file, or an older one, is refused
+    where the file has grown elsewhere since: it would get other lines in place of those.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, log: Path | None = None) -> None:
         """Goes on after the last lines; half a line that nothing is known of is cut off."""
-        self._file, self._next = file, file.with_name(f".{file.name}.next")
+        self._file, self._log, self._stays = file, log or file.with_name(f".{file.name}.next"), log is not None
         with refusals(file):
+            waiting = self._log.read_bytes() if self._stays or self._log.exists() else b""
+            self.lines, self._end = 0, 0
+            if file.exists():
+                with file.open("rb") as opened:
+                    for line in opened:
+                        if line.endswith(b"\n"):
+                            self.lines, self._end = self.lines + 1, self._end + len(line)
+            place, _, data = waiting.partition(b"\n")
+            if self._stays and not int(place) <= self._end <= int(place) + len(data):
+                raise BadInput(
+                    f"{file}: it is not as it was last written, but a copy or a backup of it, and what followed would "
+                    "come in two versions; go on where it was last written, or begin another run."
+                )
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
-            waiting = self._next.read_bytes() if self._next.exists() else b""
-            with file.open("rb") as opened:
-                self.lines, self._end = 0, 0
-                for line in opened:
-                    if line.endswith(b"\n"):
-                        self.lines, self._end = self.lines + 1, self._end + len(line)
             if waiting:
-                place, _, data = waiting.partition(b"\n")
                 self._end = min(self._end, int(place))
                 self.lines = self._count() + data.count(b"\n")
                 self._put(data)
@@ -123,7 +132,7 @@ class Growing:
     def append(self, lines: Sequence[str]) -> None:
         """Adds the lines; when this returns, they are on the disk."""
         data = "".join(f"{line}\n" for line in lines).encode("utf-8")
-        write(self._next, str(self._end).encode() + b"\n" + data, mode=0o600)
+        write(self._log, str(self._end).encode() + b"\n" + data, mode=0o600)
         with refusals(self._file):
             self._put(data)
         self.lines += len(lines)
@@ -140,7 +149,8 @@ class Growing:
             opened.flush()
             os.fsync(opened.fileno())
         self._end += len(data)
-        self._next.unlink()
+        if not self._stays:
+            self._log.unlink()
 
 
 # Folders

@@ -1,13 +1,16 @@
 """`dpnlp pretrain` and `dpnlp rewrite`, run as a person runs them, with a micro encoder and made-up words."""
 
 import json
+import shutil
 
 import pytest
 
 from dpnlp.accounting.ledger import Ledger
+from dpnlp.atomic import alone
 from dpnlp.cli.rewriting import Rewriting
 from dpnlp.data.vocabulary import learned
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Trust, Unit
+from dpnlp.home import home as owner_home
 from dpnlp.models.pretrained import from_scratch, save
 from dpnlp.runs.folder import Run
 
@@ -239,6 +242,85 @@ def test_a_run_does_not_go_on_with_another_promise_than_it_began_with(dpnlp, mon
     assert texts(dpnlp, name) == []
 
 
+def halfway(dpnlp, monkeypatch, name, flags, calls=1):
+    """A run of which so many batches are rewritten."""
+    original, left = Rewriting._rewritten, [calls]
+
+    def failing(self, records):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return original(self, records)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rewriting, "_rewritten", failing)
+        assert dpnlp(f"rewrite --name {name} --rewriter echo --privacy.epsilon 1 --batch 5 {flags}")[0] == 130
+
+
+OTHERWISE = {
+    "fewer": ("--data.train plain40.txt --data.share 0.6", "--data.share 1"),
+    "swapped": (
+        "--data.train plain40.txt --data.validation plain9.txt",
+        "--data.train plain9.txt --data.validation plain40.txt",
+    ),
+    "ordered": ("--data.train plain40.txt", "--data.train reversed.txt"),
+    "columns": ("--data.train notes.jsonl", "--data.train notes.jsonl --data.text label"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_run_goes_on_with_the_texts_that_it_began_with_each_in_its_place(dpnlp, monkeypatch, name):
+    """Else a text that is written would be drawn again in another line."""
+    words = [f"{one} {two} number {one}{two}" for one in WORDS[:8] for two in WORDS[8:13]]
+    for file, lines in {
+        "plain40": words,
+        "reversed": words[::-1],
+        "plain9": [f"ku {one}" for one in words[:9]],
+    }.items():
+        (dpnlp.home / f"{file}.txt").write_text("".join(f"{line}\n" for line in lines))
+    flags, change = OTHERWISE[name]
+    halfway(dpnlp, monkeypatch, f"other-{name}", flags)
+    code, _, err = dpnlp(f"rewrite runs/other-{name}/config.yaml --resume {change}")
+    assert code == 2
+    assert "did not begin on this machine with these texts in this order" in err
+    assert len(texts(dpnlp, f"other-{name}")) == 5
+    assert dpnlp(f"rewrite runs/other-{name}/config.yaml --resume")[0] == 0
+
+
+def test_of_a_run_and_its_copies_only_what_was_written_last_goes_on(dpnlp, monkeypatch):
+    runs, flags = dpnlp.home / "runs", "--data.train notes.jsonl"
+    halfway(dpnlp, monkeypatch, "original", flags)
+    for backup in ("older", "moved"):
+        shutil.copytree(runs / "original", dpnlp.home / backup / "original")
+    assert dpnlp("rewrite moved/original/config.yaml --runs moved --resume")[0] == 0
+    for behind in ("runs", "older"):
+        code, _, err = dpnlp(f"rewrite {behind}/original/config.yaml --runs {behind} --resume")
+        assert code == 2
+        assert "it is not as it was last written" in err
+        assert len(Run(dpnlp.home / behind / "original").rewritten_texts("train")) == 5
+    (dpnlp.home / "older" / "original" / "rewritten" / "train.jsonl").unlink()
+    assert dpnlp("rewrite older/original/config.yaml --runs older --resume")[0] == 2
+    assert not (dpnlp.home / "older" / "original" / "rewritten" / "train.jsonl").exists()
+
+
+def test_a_run_goes_on_only_where_it_is_remembered(dpnlp, monkeypatch):
+    """Another machine cannot know what was drawn of it in the meantime."""
+    halfway(dpnlp, monkeypatch, "away", "--data.train notes.jsonl")
+    shutil.rmtree(owner_home() / "drawn")
+    code, _, err = dpnlp("rewrite runs/away/config.yaml --resume")
+    assert (code, "did not begin on this machine" in err) == (2, True)
+
+
+def test_two_processes_do_not_go_on_with_copies_of_a_run(dpnlp, monkeypatch):
+    halfway(dpnlp, monkeypatch, "twice", "--data.train notes.jsonl")
+    (log,) = (path for path in (owner_home() / "drawn").iterdir() if path.read_text().startswith("0\n{"))
+    with alone(log):
+        code, _, err = dpnlp("rewrite runs/twice/config.yaml --resume")
+    assert (code, "another process goes on with a copy of runs/twice" in err) == (2, True)
+    assert dpnlp("rewrite runs/twice/config.yaml --resume")[0] == 0
+    assert "{" not in log.read_text()
+
+
 def test_the_ledger_of_every_file_that_is_rewritten_is_charged(dpnlp):
     write_labelled(dpnlp.home / "more.jsonl", labelled(5, 7))
     flags = "--data.train notes.jsonl --data.validation more.jsonl --privacy.epsilon 1"
@@ -253,10 +335,12 @@ def test_the_ledger_of_every_file_that_is_rewritten_is_charged(dpnlp):
 def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
     (dpnlp.home / "poor.txt").write_text("ba de ba de gi ku\ngi ku ba de ba de\n")
     assert dpnlp("ledger budget poor.txt --epsilon 1 --delta 1e-6 --unit text --adjacency replace")[0] == 0
+    before = {*(owner_home() / "drawn").glob("*")}
     code, _, err = dpnlp("rewrite --name poor --rewriter echo --data.train poor.txt --privacy.epsilon 2")
     assert code == 2
     assert "the budget is 1.0" in err
     assert not (dpnlp.home / "runs" / "poor").exists()
+    assert {*(owner_home() / "drawn").glob("*")} == before
 
 
 METHODS = {

@@ -1,5 +1,6 @@
 """One run of `dpnlp rewrite`: from the ledger to the report."""
 
+import hmac
 import json
 import shlex
 import sys
@@ -9,10 +10,11 @@ from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import islice
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpnlp.accounting.releases import Release
-from dpnlp.atomic import Growing
+from dpnlp.atomic import Growing, alone, write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict
 from dpnlp.cli.interruption import interruptible
@@ -23,6 +25,7 @@ from dpnlp.data.ledgers import NOTHING, DataSet, alike
 from dpnlp.data.plain import plain
 from dpnlp.events import Composed, Event, Repeated
 from dpnlp.guarantee import Exposure, Guarantee, Term
+from dpnlp.home import home, owned, owner_key
 from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed, seeded
 from dpnlp.rewriting import folders
@@ -84,8 +87,17 @@ class Rewriting:
             self.privacy = self._refuse_another_promise()
         else:  # Nothing was charged under another id.
             self.privacy = self._promised(new_id())
+            for log in self._logs.values():
+                write(log, "0\n", mode=0o600)
             self.folder.write_privacy(self.privacy)
-        self._charge()
+        self._refuse_other_texts()
+        try:
+            self._charge()
+        except BadInput:
+            if not self.asked.resume:
+                for log in self._logs.values():
+                    log.unlink()
+            raise
         for place, (split, records) in enumerate(self.texts.items()):
             self._rewrite(place, split, records)
         self._score()
@@ -230,6 +242,20 @@ class Rewriting:
             )
         return began
 
+    @cached_property
+    def _logs(self) -> dict[str, Path]:
+        """Where this machine keeps what was drawn last for each split, by the run's id and the very texts in order."""
+        folder = owned(home() / "drawn")
+        return {split: folder / _named(f"{self.privacy.run} {split}", records) for split, records in self.texts.items()}
+
+    def _refuse_other_texts(self) -> None:
+        """A run goes on with the texts that it began with, each in its place: so none is ever drawn twice."""
+        if not all(log.exists() for log in self._logs.values()):
+            raise BadInput(
+                f"resume: the run in {self.path} did not begin on this machine with these texts in this order; put "
+                "back its data and settings, or begin another run."
+            )
+
     def _charge(self) -> None:
         """All ledgers are charged before the first text is rewritten, and once, however often the run is resumed."""
         what, promised, chosen = f"dpnlp rewrite {self.asked.name}", self.own, self.asked.privacy.ledger
@@ -253,7 +279,11 @@ class Rewriting:
 
     def _rewrite(self, place: int, split: str, records: "Iterable[Any]") -> None:
         """Goes on after the last text that is written. What was drawn for a text and not written was never released."""
-        file = Growing(self.folder.rewritten(split))
+        log = self._logs[split]
+        with alone(log, f"resume: another process goes on with a copy of {self.path}; wait until it ends."):
+            self._grow(place, Growing(self.folder.rewritten(split), log), split, records)
+
+    def _grow(self, place: int, file: Growing, split: str, records: "Iterable[Any]") -> None:
         waiting = islice(records, file.lines, None)
         with interruptible() as interrupted, Progress(self.many[split], file.lines, "rewriting", "texts") as bar:
             while some := list(islice(waiting, self.asked.batch)):
@@ -263,6 +293,7 @@ class Rewriting:
                 bar.advance(self.guarantee.epsilon, len(some))
                 if interrupted():
                     raise KeyboardInterrupt
+        file.append([])  # The log keeps no text of what is done.
 
     def _rewritten(self, records: Sequence[Any]) -> Iterator[dict[str, str]]:
         texts = [record.text for record in records]
@@ -333,6 +364,14 @@ def _apart(what: str, records: "Records[Any]", learned: Learned) -> "Records[Any
     rewritten = [learned.has(record) for record in records]
     refuse_shared(what, not all(rewritten), any(rewritten), "rewritten already")
     return replace(records, bounds=(*records.bounds, learned.others))
+
+
+def _named(purpose: str, records: "Iterable[Any]") -> str:
+    """A name that these records alone have, in this order, under the owner's key."""
+    hashed = hmac.new(owner_key(), f"{purpose}\n".encode(), "sha256")
+    for record in records:
+        hashed.update(f"{record!r}\n".encode())
+    return hashed.hexdigest()
 
 
 def _learned(
