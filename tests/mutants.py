@@ -4045,9 +4045,23 @@ DEFECTS = (
     Defect(
         "private texts make a public vocabulary",
         "cli/vocabulary.py",
-        "        refuse_private(streams, self.data.public, _DANGER)\n",
+        "        refuse_private(streams, self.data.public, _DANGER, door)\n",
         "",
         VOCABULARY,
+    ),
+    Defect(
+        "pretrain: texts that a private run rewrote taken for public",
+        "cli/pretrain.py",
+        "            door.note(file, public=True)\n",
+        "            pass\n",
+        ("cli/test_rewrite.py::test_texts_that_a_private_run_rewrote_are_not_public",),
+    ),
+    Defect(
+        "rewrite: copies of the rewritten texts are not recognised",
+        "cli/rewriting.py",
+        '        Door().keep(self.folder.rewritten("train").parent, Provenance(self.privacy.origins))\n',
+        "",
+        ("cli/test_rewrite.py::test_texts_that_a_private_run_rewrote_are_not_public",),
     ),
     Defect(
         "whoever is held out has a say in the vocabulary",

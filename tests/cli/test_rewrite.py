@@ -121,6 +121,20 @@ def test_texts_alone_and_nothing_of_them_in_any_file(dpnlp):
         assert file.is_dir() or SECRET.encode() not in file.read_bytes()
 
 
+def test_texts_that_a_private_run_rewrote_are_not_public(dpnlp, scored):
+    """Neither where they lie nor as a copy; those of a run without privacy are what their user says."""
+    _, run = scored
+    shutil.copy(run.rewritten("train"), dpnlp.home / "copied.jsonl")
+    for file in (run.rewritten("train"), "copied.jsonl"):
+        for made in (f"pretrain --method echo {START} --output laundered", "vocabulary --output laundered"):
+            code, _, err = dpnlp(f"{made} --data.train {file} --data.public")
+            assert (code, "dpnlp rewrite scored was made of private data, under ε = 3" in err) == (2, True), err
+            assert not (dpnlp.home / "laundered").exists()
+    assert dpnlp("rewrite --name clear --rewriter echo --data.train foreign.txt --privacy.epsilon inf")[0] == 0
+    file = Run(dpnlp.home / "runs" / "clear").rewritten("train")
+    assert dpnlp(f"vocabulary --output of-clear --data.train {file} --data.public")[0] == 0
+
+
 def test_labels_go_through_randomized_response(dpnlp):
     code, _, err = dpnlp(f"{REWRITE} --name told --privacy.epsilon 3 --privacy.label-epsilon 0.1 {NAMED}")
     assert code == 0, err

@@ -49,20 +49,20 @@ class Data:
         False, help="Take private texts all the same, to study what comes out; every guarantee then says so"
     )
 
-    def texts(self) -> list[str]:
-        """All of them, once it is certain that they are public."""
+    def texts(self, door: Door) -> list[str]:
+        """All of them, once neither a ledger nor the door knows that they are private."""
         from dpnlp.data.plain import Columns, plain
 
         streams = [plain(source, Columns(self.text)) for source in self.train]
         if self.unsafe:
             enter_unsafe(streams)
         else:
-            refuse_private(streams, self.public, "what a rewriter is made of can come out of it word by word")
+            refuse_private(streams, self.public, "what a rewriter is made of can come out of it word by word", door)
         return [record.text for stream in streams for record in stream]
 
 
-def refuse_private(streams: "Sequence[Texts]", public: bool, danger: str) -> None:
-    """Refuses texts that a ledger knows to be private, or that nobody has said to be public."""
+def refuse_private(streams: "Sequence[Texts]", public: bool, danger: str, door: Door) -> None:
+    """Refuses texts that a ledger, or the door, knows to be private, or that nobody has said to be public."""
     from dpnlp.data.ledgers import DataSet
 
     if not public:
@@ -76,6 +76,8 @@ def refuse_private(streams: "Sequence[Texts]", public: bool, danger: str) -> Non
                 f"data.train = {stream.files[0]}: {private.path} is a ledger of texts in it, so they are private, and "
                 f"{danger}; give others."
             )
+        for file in stream.files:
+            door.note(file, public=True)
 
 
 def enter_unsafe(streams: "Sequence[Texts]") -> None:

@@ -40,7 +40,7 @@ class PretrainEcho(PretrainOfTexts):
         from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting import echo
 
-        texts = self.data.texts()
+        texts = self.data.texts(door)
         encoder = door.open(
             SentenceEncoder.load, self.model.encoder, longest=self.model.longest, public=self.model.public_start
         )
@@ -118,7 +118,7 @@ class PretrainSampling(PretrainOfTexts):
             raise BadInput(f"model.bounds and data.train: {given}; give one of the two.")
         loaded = door.open(pretrained.load, model.start, public=model.public_start)
         if not bounds:
-            bounds = clipped_sampling.usual_bounds(loaded, self.data.texts(), tokens=model.tokens, **how)
+            bounds = clipped_sampling.usual_bounds(loaded, self.data.texts(door), tokens=model.tokens, **how)
         rewriter = clipped_sampling.ClippedSampling(loaded, bounds, model.tokens, 1.0, **how)
         clipped_sampling.save(rewriter, folder)
         return {"tokens": str(model.tokens), "clipped to": f"{bounds[0]:g} to {bounds[1]:g}"}

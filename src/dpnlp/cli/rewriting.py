@@ -33,7 +33,7 @@ from dpnlp.rewriting.base import LabelledRewriter, Rewriter
 from dpnlp.runs.folder import PRIVACY, Run
 from dpnlp.runs.lifecycle import begin
 from dpnlp.runs.privacy import Origin, Privacy, new_id
-from dpnlp.runs.provenance import PUBLIC, Door
+from dpnlp.runs.provenance import PUBLIC, Door, Provenance
 from dpnlp.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class Rewriting:
             raise
         for place, (split, records) in enumerate(self.texts.items()):
             self._rewrite(place, split, records)
+        Door().keep(self.folder.rewritten("train").parent, Provenance(self.privacy.origins))
         self._score()
         self._leaks()
         self.folder.write_report(page_of_run(self.folder))

@@ -71,7 +71,7 @@ class PretrainAdept(PretrainOfTexts):
         from dpnlp.training import Optimizer, Options, Plan
         from dpnlp.training.optimizers import Decay
 
-        texts, model, learning = self.data.texts(), self.model, self.learning
+        texts, model, learning = self.data.texts(door), self.model, self.learning
         lot = min(learning.lot_size, len(texts))
         steps = round(learning.epochs * -(-len(texts) // lot))
         plan = Plan.without_privacy(Schedule(len(texts), lot, steps, Sampling.SHUFFLED))
@@ -168,7 +168,7 @@ class PretrainBart(PretrainOfTexts):
         from dpnlp.training import Optimizer
         from dpnlp.training.optimizers import Decay
 
-        texts, model, learning = self.data.texts(), self.model, self.learning
+        texts, model, learning = self.data.texts(door), self.model, self.learning
         how: dict[str, Any] = {"private": self.data.unsafe, "source": seeded(learning.seed)}
 
         def training(steps: int, masked: float = 0.0) -> Training:
@@ -254,7 +254,7 @@ class PretrainRetell(PretrainOfTexts):
         from dpnlp.training import Optimizer
         from dpnlp.training.optimizers import Decay
 
-        texts, model, learning = self.data.texts(), self.model, self.learning
+        texts, model, learning = self.data.texts(door), self.model, self.learning
         encoder = door.open(SentenceEncoder.load, model.encoder, longest=model.read, public=model.public_start)
         encoder.refuse_unknown(texts)
         retelling = retell.pretrain(

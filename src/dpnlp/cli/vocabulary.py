@@ -117,7 +117,7 @@ class Vocabulary:
         door = Door()
         try:
             with new_output(self.output) as whole:
-                tokenizer, promised = (self._public(), None) if self.data.public else self._private(whole, door)
+                tokenizer, promised = (self._public(door), None) if self.data.public else self._private(whole, door)
                 tokenizer.save_pretrained(whole)
                 door.keep(whole, Provenance(Run(whole).privacy.origins) if promised else None)
         except Exception:
@@ -153,14 +153,14 @@ class Vocabulary:
 
     # Of public texts
 
-    def _public(self) -> Any:
+    def _public(self, door: Door) -> Any:
         from dpnlp.cli.pretrain import refuse_private
         from dpnlp.data.vocabulary import Words, frequent, learned
 
         if self.privacy.epsilon is not None:
             raise BadInput("data.public = true: public texts need no ε; leave out --privacy.epsilon or --data.public.")
         streams = self.data.streams()
-        refuse_private(streams, self.data.public, _DANGER)
+        refuse_private(streams, self.data.public, _DANGER, door)
         texts = (record.text for stream in streams for record in stream)
         words = Words(self.lower)
         return learned(texts, self.most) if self.subwords else words.tokenizer(frequent(texts, words, self.most))

@@ -12,7 +12,7 @@ from dpnlp.checks import BadInput
 from dpnlp.home import owner_key
 
 _LISTS = ("tokenizer.json", "vocab.json", "vocab.txt")
-_OTHERS = ("*.model", "*.spm", "*.npz", "*.npy", "*.gz", "*.xz")
+_OTHERS = ("*.model", "*.spm", "*.jsonl", "*.npz", "*.npy", "*.gz", "*.xz")
 _LEAST = 16
 """Bytes of a tensor or file below which another may be equal to it by chance."""
 _BLOCK = 1 << 24

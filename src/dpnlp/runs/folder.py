@@ -5,7 +5,7 @@
       privacy.json       the guarantee, and the events that it is computed from whenever it is read (`runs/privacy.py`)
       metrics.jsonl      one line per evaluation
       predictions/       one .jsonl per split
-      rewritten/         one .jsonl per split: texts that were rewritten to be published
+      rewritten/         one .jsonl per split: texts that were rewritten to be published, and provenance.json
       details.json       what is behind the scores of each split: classes, or what a guess without context reaches
       leakage.json       how much comes out again of what a rewriter was made of, where that was measured
       audit.json         what attacks on the model found that did not look at the training set, by attack
