@@ -2650,7 +2650,7 @@ DEFECTS = (
     Defect(
         "splits: a finished run is scored on what it learned from",
         "cli/evaluate.py",
-        '        chosen = apart(f"data.{name}", records, learned_by(self.model, door, self._trained_on).has)\n',
+        '        chosen = apart(f"data.{name}", records, remembered(door).has)\n',
         "        chosen = list(records)\n",
         (f"{SPLITS}a_share_of_nine_tenths_was_scored_and_now_only_what_was_kept_is",),
     ),
@@ -2667,6 +2667,48 @@ DEFECTS = (
         "self.job.learned | remembered(self.door)",
         "self.job.learned",
         (f"{SPLITS}a_run_that_goes_on_from_another_is_not_scored_on_what_that_one_learned_from",),
+    ),
+    Defect(
+        "splits: runs that are called public are no longer behind what started from them",
+        "runs/provenance.py",
+        "    return Provenance(learned_from=found.learned_from)\n",
+        "    return PUBLIC\n",
+        (f"{SPLITS}a_run_of_public_data_is_known_behind_whatever_starts_from_it",),
+    ),
+    Defect(
+        "splits: what is public is not remembered with the runs behind it",
+        "runs/provenance.py",
+        "        if made != PUBLIC:\n",
+        "        if not made.is_public:\n",
+        ("runs/test_provenance.py::test_what_is_said_to_be_public_still_names_the_runs_that_it_learned_from",),
+    ),
+    Defect(
+        "splits: a run goes on from another run of public data",
+        "runs/provenance.py",
+        "        return [*dict.fromkeys((*(origin.run for origin in self.origins), *self.learned_from))]\n",
+        "        return [origin.run for origin in self.origins]\n",
+        ("redteam/test_provenance.py",),
+    ),
+    Defect(
+        "splits: what an earlier run learned from is not read again where this machine does not remember it",
+        "cli/splits.py",
+        "Learned.recall(run) or _read_again(run, door)",
+        "Learned.recall(run) or Learned.nothing()",
+        (f"{SPLITS}what_runs_behind_learned_from_is_read_again_on_another_machine",),
+    ),
+    Defect(
+        "splits: only the run that was opened is read again, and none behind it",
+        "cli/splits.py",
+        "                waiting += [value for value in named if isinstance(value, str)]\n",
+        "                waiting += []\n",
+        (f"{SPLITS}what_runs_behind_learned_from_is_read_again_on_another_machine",),
+    ),
+    Defect(
+        "splits: nobody is told that training records would not be recognised",
+        "cli/splits.py",
+        '    warn(\n        f"run {whats.get(behind, behind)}',
+        '    str(\n        f"run {whats.get(behind, behind)}',
+        (f"{SPLITS}a_note_names_each_run_of_which_nothing_can_be_read_again",),
     ),
     Defect(
         "splits: a run goes on with other records",
@@ -4059,7 +4101,7 @@ DEFECTS = (
     Defect(
         "rewrite: copies of the rewritten texts are not recognised",
         "cli/rewriting.py",
-        '        Door().keep(self.folder.rewritten("train").parent, Provenance(self.privacy.origins))\n',
+        '        Door().keep(self.folder.rewritten("train").parent, Provenance.of(self.privacy))\n',
         "",
         ("cli/test_rewrite.py::test_texts_that_a_private_run_rewrote_are_not_public",),
     ),
@@ -4407,8 +4449,8 @@ DEFECTS = (
     Defect(
         "replay: the shapes of private batches stand in the record of a run",
         "cli/training.py",
-        "promising(origin, self.plan.to_json())",
-        'promising(origin, self.plan.to_json() | {"tokens": int(self.job.dataset.lengths.sum())})',
+        "promising(origin, self.plan.to_json(), learns=True)",
+        'promising(origin, self.plan.to_json() | {"tokens": int(self.job.dataset.lengths.sum())}, learns=True)',
         (f"{REPLAY_TRAINING}one_record_moves_nothing_but_the_sums_over_lots",),
     ),
     Defect(

@@ -115,6 +115,18 @@ def test_a_promise_that_was_edited_is_not_believed(home, first, trained):
     assert "restore" in trained("believing", liar)
 
 
+def test_a_run_that_was_stopped_goes_on_from_the_run_of_public_data_that_it_began_with(home, trained):
+    """Else nothing would tell what its weights have learned from."""
+    start = trained("start", f"lstm --model.vocabulary {home / 'words'}", epsilon=math.inf)
+    run = trained("halted", start.path, flags="--keep-checkpoints --model.public-start")
+    shutil.rmtree(run.model)
+    (home / "state.json").unlink(missing_ok=True)
+    line = TRAIN.format(name="halted", start=f"lstm --model.vocabulary {home / 'words'}", epsilon=2, data="2.jsonl")
+    code, _, err = run_in(home, f"{line} --resume")
+    assert code == 2
+    assert "made_of = []: the run in" in err, err
+
+
 def test_a_run_that_was_stopped_goes_on_from_the_start_that_it_began_with(home, first, trained):
     """Else it would forget what its weights have cost."""
     run = trained("stopped", first.path, flags="--keep-checkpoints")
@@ -178,4 +190,4 @@ def test_a_start_of_which_nothing_is_known_is_named(home, trained, tmp_path, mon
 def test_what_the_door_hands_over_in_python_says_what_it_cost(first):
     door = Door()
     door.open(str, first.path)
-    assert door.provenance == Provenance(first.privacy.origins)
+    assert door.provenance == Provenance(first.privacy.origins, learned_from=(first.id,))

@@ -14,6 +14,7 @@ import pytest
 
 from dpnlp.data.labelled import labelled as read_labelled
 from dpnlp.data.records import divided
+from dpnlp.runs.folder import Run
 
 from ..cli.commands import run_in
 from ..tasks.readers import LABELS, encoder
@@ -253,6 +254,57 @@ def test_a_run_that_goes_on_from_another_is_not_scored_on_what_that_one_learned_
         answers = (home / "runs" / name / "predictions" / "test.jsonl").read_text()
         found = [text for text in finished if text in answers]
         report(f"texts of an earlier run that a run from {start} is scored on", 0, len(found))
+
+
+def test_what_runs_behind_learned_from_is_read_again_on_another_machine(home, finished, monkeypatch, tmp_path, report):
+    """Neither machine remembers anything; the settings of the second run name the first, and those of that its data."""
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "stranger"))
+    flags = "--data.train fresh.jsonl --data.test private.jsonl --privacy.epsilon 8"
+    code, _, err = run(home, f"{TRAIN} --name abroad {flags} --model.start runs/done")
+    assert code == 0, err
+    assert "records that are trained on are left out" in err
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "another"))
+    code, _, err = run(home, "evaluate runs/abroad --data.test private.jsonl --output answers.jsonl")
+    assert code == 0, err
+    places = (home / "runs" / "abroad" / "predictions" / "test.jsonl", home / "answers.jsonl")
+    found = [text for text in finished if any(text in place.read_text() for place in places)]
+    report("texts of an earlier run that are scored on another machine", 0, len(found))
+    (home / "answers.jsonl").unlink()
+    code, out, err = run(home, "audit runs/abroad --attacks membership --records 40 --others private.jsonl --json")
+    assert code == 0, err
+    assert json.loads(out)["membership"]["others"] == len(PRIVATE) - len(finished)
+
+
+def test_a_note_names_each_run_of_which_nothing_can_be_read_again(home, finished, monkeypatch, tmp_path):
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "stranger"))
+    alone = shutil.copytree(home / "runs" / "done" / "model", tmp_path / "alone")
+    said = f"run {Run(home / 'runs' / 'done').id} (dpnlp train done): what it was trained on is not known"
+    (home / "more.jsonl").write_text(as_json(rows("more", 4)))
+    flags = "--data.train fresh.jsonl --data.test more.jsonl --privacy.epsilon 8"
+    code, _, err = run(home, f"{TRAIN} --name unknown {flags} --model.start {alone}")
+    assert (code, said in err) == (0, True), err
+    code, _, err = run(home, f"evaluate {alone} --task classification --data.test more.jsonl")
+    assert (code, said in err) == (0, True), err
+
+
+def test_a_run_of_public_data_is_known_behind_whatever_starts_from_it(home):
+    flags = "--privacy.epsilon inf --data.test fresh.jsonl"
+    code, _, err = run(home, f"{TRAIN} --name open --data.train private.jsonl {flags}")
+    assert code == 0, err
+    shutil.copytree(home / "runs" / "open" / "model", home / "published")
+    start = "--data.train fresh.jsonl --model.public-start --privacy.epsilon 8"
+    for source in ("runs/open", "published"):
+        code, _, err = run(home, f"{TRAIN} --name said {start} --data.test private.jsonl --model.start {source}")
+        assert (code, "data.test: all its records are trained on" in err) == (2, True), err
+    code, _, err = run(home, f"{TRAIN} --name said {start} --model.start published")
+    assert code == 0, err
+    shutil.copytree(home / "runs" / "said" / "model", home / "tuned")
+    for path in (home / "tuned").rglob("provenance.json"):
+        path.unlink()
+    for model in ("runs/said", "tuned"):
+        code, _, err = run(home, f"evaluate {model} --task classification --data.test private.jsonl")
+        assert (code, "data.test: all its records are trained on" in err) == (2, True), err
 
 
 def test_an_audit_takes_no_training_record_for_another_one(home, finished):

@@ -128,6 +128,28 @@ def test_what_has_a_promise_cannot_be_said_to_be_public(run, tmp_path):
     assert read(tmp_path / "open", public=True) == PUBLIC
 
 
+def test_what_is_said_to_be_public_still_names_the_runs_that_it_learned_from(tmp_path):
+    opened, door = Door(), Door()
+    public = Provenance((origin(9.0),), learned_from=(new_id(),))
+    opened.keep(weights(tmp_path / "open", 9), public)
+    door.open(str, tmp_path / "open", public=True)
+    assert door.provenance == Provenance(learned_from=public.learned_from)
+    door.keep(weights(tmp_path / "tuned", 10))
+    assert read(tmp_path / "tuned").is_public
+    for source in (tmp_path / "tuned", bare(tmp_path / "tuned")):
+        assert read(source).learned_from == public.learned_from
+
+
+def test_all_runs_behind_what_an_earlier_version_wrote_may_have_been_learned_from(run):
+    for file, read_again in (run.path / "privacy.json", Privacy), (run.model / "provenance.json", Provenance):
+        entry = json.loads(file.read_text())
+        del entry["learned_from"]
+        assert read_again.from_json(entry).learned_from == (run.id,)
+        for wrong in ("all", ["all"], [1]):
+            with pytest.raises(BadInput, match="learned_from: it must be a list of ids"):
+                read_again.from_json({**entry, "learned_from": wrong})
+
+
 def test_what_was_made_of_a_run_costs_what_both_have_cost_and_the_first_alone_what_it_did(run, tmp_path):
     door = Door()
     door.open(str, run.path)

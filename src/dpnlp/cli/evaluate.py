@@ -12,17 +12,15 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_json
 from dpnlp.cli.places import check_file
-from dpnlp.cli.splits import apart, learned_by
-from dpnlp.cli.start import data_of
+from dpnlp.cli.splits import apart, remembered
 from dpnlp.cli.streams import written
 from dpnlp.cli.tasks import task_of, verb_of
-from dpnlp.runs.folder import NOT_COVERED, SCORED_ON_TRAINING_DATA, Run
+from dpnlp.runs.folder import NOT_COVERED, SCORED_ON_TRAINING_DATA
 from dpnlp.runs.provenance import Door, run_of
 
 if TYPE_CHECKING:
     from dpnlp.cli.sections import Files
     from dpnlp.cli.training import Scored
-    from dpnlp.data.identity import Seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,7 @@ class Evaluate(ABC):
         name, records = ("test", splits.test) if splits.test else ("validation", splits.validation)
         if records is None:
             raise BadInput("data.test is not given: name the file to score the model on, or a corpus.")
-        chosen = apart(f"data.{name}", records, learned_by(self.model, door, self._trained_on).has)
+        chosen = apart(f"data.{name}", records, remembered(door).has)
         self._enter(splits.train, records, chosen)
         return chosen
 
@@ -90,11 +88,6 @@ class Evaluate(ABC):
         others = DataSet.read(train).texts if same else NOTHING
         data = DataSet.of(records, Identity.of_owner().seen(chosen).texts)
         data.write_out(f"dpnlp evaluate {Path(self.model).name}", others)
-
-    def _trained_on(self, run: Run) -> "Seen":
-        from dpnlp.data.identity import Identity
-
-        return Identity.of_owner().seen(data_of(run, self.task, type(self.data)).splits().train or ())
 
     def _uncovered_output(self) -> Path | None:
         """Where answers to training records are written: apart from what may be published, or not at all."""

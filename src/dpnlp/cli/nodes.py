@@ -14,7 +14,7 @@ from dpnlp.cli.evaluate import Evaluate
 from dpnlp.cli.nodes_settings import Data, Learning, Model, Privacy, Texts
 from dpnlp.cli.places import check_file
 from dpnlp.cli.sections import Scoring, changed
-from dpnlp.cli.splits import apart, learned_by
+from dpnlp.cli.splits import apart, remembered
 from dpnlp.cli.start import Start, data_of
 from dpnlp.cli.streams import written
 from dpnlp.cli.train import Train
@@ -274,17 +274,10 @@ class EvaluateNodes(Evaluate):
         nodes = corpus.test if len(corpus.test) else corpus.validation
         if not len(nodes):
             raise BadInput("data: no node is kept for the test; give --data.held-out, or --data.split.")
-        learned = learned_by(self.model, door, self._trained_on)
+        learned = remembered(door)
         others = apart("data", nodes.tolist(), lambda node: learned.has_node(corpus, node))
         _enter(corpus, others, self.model)
         return others
-
-    def _trained_on(self, run: Run) -> "Seen":
-        from dpnlp.data.identity import Identity, Seen
-
-        corpus = data_of(run, self.task, Data).corpus_of_nodes(Door())
-        found = Identity.of_owner().nodes(corpus, corpus.train)
-        return Seen(found, found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dpnlp.accounting.planning import Question
     from dpnlp.data.graph_texts import Encode
     from dpnlp.data.graphs import Graph, GraphCorpus
+    from dpnlp.data.identity import Seen
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,14 @@ class Data(Texts):
         help="Let messages pass between the nodes that are learned from and those that are kept apart; only without "
         "privacy, as answers would hold what private nodes say",
     )
+
+    def seen(self) -> "Seen":
+        """The fingerprints of the nodes that are learned from."""
+        from dpnlp.data.identity import Identity, Seen
+
+        corpus = self.corpus_of_nodes(Door())
+        found = Identity.of_owner().nodes(corpus, corpus.train)
+        return Seen(found, found)
 
     def corpus_of_nodes(self, door: Door) -> "GraphCorpus":
         """The graph, and what its nodes are for."""

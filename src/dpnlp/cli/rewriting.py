@@ -100,7 +100,7 @@ class Rewriting:
             raise
         for place, (split, records) in enumerate(self.texts.items()):
             self._rewrite(place, split, records)
-        Door().keep(self.folder.rewritten("train").parent, Provenance(self.privacy.origins))
+        Door().keep(self.folder.rewritten("train").parent, Provenance.of(self.privacy))
         self._score()
         self._leaks()
         self.folder.write_report(page_of_run(self.folder))

@@ -37,6 +37,7 @@ from dpnlp.home import cache
 if TYPE_CHECKING:
     from dpnlp.accounting.planning import Question
     from dpnlp.data.corpora import Corpus
+    from dpnlp.data.identity import Seen
     from dpnlp.training import Clipping, Optimizer, Plan
     from dpnlp.training.contributions import Contribution
 
@@ -87,6 +88,12 @@ class Files:
         if checks.share("data.share", self.share) < 1 and found.train:
             found = replace(found, train=fewer(found.train, self.share))
         return found
+
+    def seen(self) -> "Seen":
+        """The fingerprints of what is learned from."""
+        from dpnlp.data.identity import Identity
+
+        return Identity.of_owner().seen(self.splits().train or ())
 
     def _opened(self) -> "Corpus[Any]":
         from dpnlp.data.corpora import Corpus

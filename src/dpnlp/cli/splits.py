@@ -1,10 +1,13 @@
 """A split is decided once: no training record is taken for a held-out one, in whatever file it lies."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import warn
+from dpnlp.cli.start import data_of
+from dpnlp.cli.tasks import USUAL, verb_of
 from dpnlp.runs.folder import Run
 from dpnlp.runs.provenance import Door, run_of
 
@@ -40,28 +43,52 @@ def refuse_shared(what: str, some_left: bool, some_shared: bool, use: str) -> No
 
 
 def remembered(door: Door) -> "Learned":
-    """What all runs behind what was opened learned from, as far as this machine remembers it."""
-    from dpnlp.data.learned import Learned
+    """What all runs behind what was opened learned from, as this machine remembers it; else their data are read again.
 
-    found = Learned.nothing()
-    for origin in door.provenance.origins:
-        found |= Learned.recall(origin.run) or Learned.nothing()
-    return found
-
-
-def learned_by(model: str, door: Door, read: "Callable[[Run], Seen]") -> "Learned":
-    """What a model that was opened by this door learned from.
-
-    Where this machine does not remember it of a run, the run's own training data are read again.
+    Where they cannot be, a note says so.
     """
     from dpnlp.data.learned import Learned
 
-    found, run = remembered(door), run_of(model)
-    if run is not None and Learned.recall(run.id) is None:
-        try:
-            return found | Learned(read(run))
-        except BadInput as error:
-            warn(f"MODEL = {model}: its training data are not there, and would not be recognised: {error}")
-    elif run is None and door.provenance.origins and not found.seen.records:
-        warn(f"MODEL = {model}: what it was trained on is not known on this machine, and would not be recognised.")
+    found = Learned.nothing()
+    for run in door.provenance.learned_from:
+        found |= Learned.recall(run) or _read_again(run, door)
+    return found
+
+
+def _read_again(behind: str, door: Door) -> "Learned":
+    """What the run of this id learned from, if it lies where what was opened, or the settings of that, say."""
+    from dpnlp.data.learned import Learned
+
+    try:
+        for run in _runs_behind(door):
+            if run.id == behind:
+                return Learned(_trained_on(run))
+        said = "its folder is not where the settings of what came of it say."
+    except BadInput as error:
+        said = str(error)
+    whats = {origin.run: f"{behind} ({origin.what})" for origin in door.provenance.origins}
+    warn(
+        f"run {whats.get(behind, behind)}: what it was trained on is not known on this machine, and would not be "
+        f"recognised: {said}"
+    )
+    return Learned.nothing()
+
+
+def _runs_behind(door: Door) -> Iterator[Run]:
+    """The runs that were opened, and those that their settings name, and theirs."""
+    waiting, met = [*door.sources], set[Path]()
+    while waiting:
+        run = run_of(waiting.pop())
+        if run is not None and run.path.resolve() not in met:
+            met.add(run.path.resolve())
+            yield run
+            for section in (run.config.get("model"), run.config.get("data")):
+                named = section.values() if isinstance(section, Mapping) else ()
+                waiting += [value for value in named if isinstance(value, str)]
+
+
+def _trained_on(run: Run) -> "Seen":
+    """The fingerprints of a run's training data, as its settings name them."""
+    task = str(run.config.get("task", USUAL))
+    found: Seen = data_of(run, task, type(verb_of("Train", task).data)).seen()
     return found

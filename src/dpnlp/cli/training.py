@@ -224,7 +224,7 @@ class Training:
                 diagnose=self._diagnose if asked.privacy.diagnostics else None,
                 interrupted=interrupted,
                 run=self.id,
-                made_of=[origin.run for origin in self.door.provenance.origins],
+                made_of=self.door.provenance.runs,
             )
 
     def _charge(self) -> "Charge":
@@ -311,7 +311,7 @@ class Training:
         canaries = len(self.planted.canaries) if self.planted else 0
         own = own.with_canaries(canaries).with_exposures(*self._exposures, *self._named_before())
         origin = Origin(self.id, f"dpnlp train {self.asked.name}", self.plan.event, own)
-        self.folder.write_privacy(self.door.provenance.promising(origin, self.plan.to_json()))
+        self.folder.write_privacy(self.door.provenance.promising(origin, self.plan.to_json(), learns=True))
 
     def _named_before(self) -> tuple[Exposure, ...]:
         """What the run has named already. Other settings to go on with undo nothing of it."""
@@ -367,7 +367,7 @@ class Training:
             self._audit(self.planted, outcome)
         if not self.folder.model.exists():  # A folder appears with all that is in it.
             self.job.save(outcome.model, self.folder.model)
-        self.door.keep(self.folder.model, Provenance(self.folder.privacy.origins))
+        self.door.keep(self.folder.model, Provenance.of(self.folder.privacy))
         self.folder.write_report(page_of_run(self.folder))
 
     def _audit(self, planted: "Planted", outcome: "Outcome") -> None:

@@ -119,7 +119,7 @@ class Vocabulary:
             with new_output(self.output) as whole:
                 tokenizer, promised = (self._public(door), None) if self.data.public else self._private(whole, door)
                 tokenizer.save_pretrained(whole)
-                door.keep(whole, Provenance(Run(whole).privacy.origins) if promised else None)
+                door.keep(whole, Provenance.of(Run(whole).privacy) if promised else None)
         except Exception:
             self._forget()  # Whoever tries again makes another release.
             raise

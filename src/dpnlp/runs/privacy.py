@@ -139,10 +139,14 @@ def _weakest(promises: Iterable[Guarantee]) -> NoiseSource:
 
 @dataclass(frozen=True)
 class Privacy:
-    """What a run promises: its own origin comes last. `plan` says how it was planned, where that is known."""
+    """What a run promises: its own origin comes last. `plan` says how it was planned, where that is known.
+
+    `learned_from` are the ids of all runs whose training records its model has learned from, its own included.
+    """
 
     origins: tuple[Origin, ...]
     plan: Mapping[str, Any] = field(default_factory=dict)
+    learned_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.origins:
@@ -179,6 +183,7 @@ class Privacy:
             "statement": promised.statement(),
             "plan": dict(self.plan),
             "origins": [origin.to_json() for origin in self.origins],
+            "learned_from": list(self.learned_from),
         }
 
     @classmethod
@@ -189,7 +194,8 @@ class Privacy:
         origins, plan = entry.get("origins"), entry.get("plan")
         if not isinstance(origins, list) or not isinstance(plan, Mapping):
             raise BadInput("it must have a list of origins and a plan.")
-        privacy = cls(united(map(Origin.from_json, origins)), plan)
+        made = united(map(Origin.from_json, origins))
+        privacy = cls(made, plan, learned_from(entry, made))
         said, computed = Guarantee.from_json(entry.get("guarantee", {})), privacy.guarantee
         if not _follows(said, computed):
             raise BadInput(f"it says {said.signature()}, and what follows from its events is {computed.signature()}.")
@@ -198,6 +204,14 @@ class Privacy:
             if entry.get(name) != value:
                 raise BadInput(f"its {name} is not that of its guarantee.")
         return privacy
+
+
+def learned_from(entry: Mapping[str, Any], origins: Iterable[Origin]) -> tuple[str, ...]:
+    """The ids of the runs that a thing learned from: all behind it, where an earlier dpnlp did not tell which."""
+    ids = entry.get("learned_from", [origin.run for origin in origins])
+    if not isinstance(ids, list) or not all(isinstance(one, str) and _ID.fullmatch(one) for one in ids):
+        raise BadInput("learned_from: it must be a list of ids of 16 hexadecimal digits.")
+    return tuple(ids)
 
 
 def _follows(said: Guarantee, computed: Guarantee) -> bool:

@@ -20,7 +20,7 @@ from dpnlp.runs.contents import contents_of
 from dpnlp.runs.files import as_json, json_object, read
 from dpnlp.runs.folder import CONFIG, PRIVACY, Run, read_privacy
 from dpnlp.runs.memory import Memory
-from dpnlp.runs.privacy import Origin, Privacy, united
+from dpnlp.runs.privacy import Origin, Privacy, learned_from, united
 
 PROVENANCE = "provenance.json"
 """What lies in the folder of whatever dpnlp makes, beside the thing itself."""
@@ -40,36 +40,50 @@ T = TypeVar("T")
 class Provenance:
     """What a thing was made of: releases of private data, and what of such data went into it uncovered.
 
-    It is public where it has neither. `Exposure.ORIGIN` stands for a thing of which nothing is known.
+    It is public where it has neither. `Exposure.ORIGIN` stands for a thing of which nothing is known. The runs that it
+    learned from are known by their ids apart from what they cost, so that those of public data are known too.
     """
 
     origins: tuple[Origin, ...] = ()
     exposures: tuple[Exposure, ...] = ()
+    learned_from: tuple[str, ...] = ()
 
     @property
     def is_public(self) -> bool:
         """Whether it costs nothing, and leaves nothing to name."""
         return not self.origins and not self.exposures
 
+    @property
+    def runs(self) -> list[str]:
+        """The ids of all runs behind it."""
+        return [*dict.fromkeys((*(origin.run for origin in self.origins), *self.learned_from))]
+
     def __or__(self, other: "Provenance") -> "Provenance":
         """What was made of both."""
         return Provenance(
-            united(self.origins, other.origins), tuple(dict.fromkeys((*self.exposures, *other.exposures)))
+            united(self.origins, other.origins),
+            tuple(dict.fromkeys((*self.exposures, *other.exposures))),
+            tuple(dict.fromkeys((*self.learned_from, *other.learned_from))),
         )
 
     def __le__(self, other: "Provenance") -> bool:
         """Whether the other was made of all that this was."""
-        return {*self.origins} <= {*other.origins} and {*self.exposures} <= {*other.exposures}
+        return (
+            {*self.origins} <= {*other.origins}
+            and {*self.exposures} <= {*other.exposures}
+            and {*self.learned_from} <= {*other.learned_from}
+        )
 
-    def promising(self, own: Origin, plan: Mapping[str, Any]) -> Privacy:
-        """What a run promises that this has gone into."""
+    def promising(self, own: Origin, plan: Mapping[str, Any], learns: bool = False) -> Privacy:
+        """What a run promises that this has gone into, and whether it learns from records of its own."""
         named = replace(own, promised=own.promised.with_exposures(*self.exposures))
-        return Privacy(united(self.origins, [named]), plan)
+        return Privacy(united(self.origins, [named]), plan, (*self.learned_from, own.run)[: None if learns else -1])
 
     def to_json(self) -> dict[str, Any]:
         """The entry of provenance.json."""
         origins, exposures = [origin.to_json() for origin in self.origins], [str(one) for one in self.exposures]
-        return {"version": FORMAT, "origins": origins, "exposures": exposures}
+        learned_from = list(self.learned_from)
+        return {"version": FORMAT, "origins": origins, "exposures": exposures, "learned_from": learned_from}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> "Provenance":
@@ -82,7 +96,13 @@ class Provenance:
         unknown = [word for word in exposures if word not in [*Exposure]]
         if unknown:
             raise BadInput(f"exposures = {unknown[0]!r}: it must be one of {', '.join(Exposure)}.")
-        return cls(united(map(Origin.from_json, origins)), tuple(map(Exposure, exposures)))
+        made = united(map(Origin.from_json, origins))
+        return cls(made, tuple(map(Exposure, exposures)), learned_from(entry, made))
+
+    @classmethod
+    def of(cls, privacy: Privacy) -> "Provenance":
+        """What the outcome of a run with this promise was made of."""
+        return cls(privacy.origins, learned_from=privacy.learned_from)
 
 
 PUBLIC, UNKNOWN = Provenance(), Provenance(exposures=(Exposure.ORIGIN,))
@@ -93,6 +113,7 @@ class Door:
 
     def __init__(self) -> None:
         self.provenance = PUBLIC
+        self.sources: list[str | Path] = []  # what was opened, as it was named
         self._contents: set[bytes] = set()  # of what was opened, which what is made of it may have unchanged
 
     def open(self, load: Callable[..., T], source: str | Path, *how: Any, public: bool = False, **options: Any) -> T:
@@ -113,6 +134,7 @@ class Door:
         elif public:
             found = PUBLIC
         self._contents |= contents
+        self.sources.append(source)
         self.provenance |= found
 
     def refuse_costs(self, name: str, source: str | Path) -> None:
@@ -129,7 +151,7 @@ class Door:
         """
         made = self.provenance if provenance is None else provenance
         write(folder / PROVENANCE, as_json(PROVENANCE, made.to_json(), indent=2) + "\n")
-        if not made.is_public:
+        if made != PUBLIC:
             _MEMORY.remember(contents_of(folder) - self._contents, made.to_json())
 
 
@@ -174,7 +196,7 @@ def _said(place: Path) -> Iterator[Provenance]:
     """What lies in the folder of a thing, or above it, about what it was made of."""
     for folder in (place, *place.parents[:_ABOVE]):
         if (folder / PRIVACY).is_file():
-            yield Provenance(read_privacy(folder / PRIVACY).origins)
+            yield Provenance.of(read_privacy(folder / PRIVACY))
         if (folder / PROVENANCE).is_file():
             file = folder / PROVENANCE
             try:
@@ -185,7 +207,10 @@ def _said(place: Path) -> Iterator[Provenance]:
 
 
 def _declared(source: str | Path, found: Provenance) -> Provenance:
-    """Nothing, where its user says that all behind a thing is public; what has a promise was made of private data."""
+    """What is left where its user says that all behind a thing is public: the runs that learned from such data.
+
+    What has a promise was made of private data.
+    """
     for origin in found.origins:
         if origin.promised.is_private:
             raise BadInput(
@@ -199,4 +224,4 @@ def _declared(source: str | Path, found: Provenance) -> Provenance:
                 f"{source}: it is said to be public, but private data went into it ({exposure}); do not say that it is "
                 "public."
             )
-    return PUBLIC
+    return Provenance(learned_from=found.learned_from)
