@@ -10,9 +10,10 @@ from dp_accounting.pld import privacy_loss_distribution as dp_pld
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from dpnlp.accounting import pld, profiles, rdp
+from dpnlp.accounting.subsampling import Sampling, Schedule
 from dpnlp.checks import BadInput
 from dpnlp.events import (
     ApproximateDP,
@@ -55,10 +56,34 @@ def test_poisson_sampled_gaussian_agrees_with_dp_accounting(q, z, steps, delta, 
 @pytest.mark.parametrize(("largest_lot", "adjacency"), [(2048, ADD), (2200, ADD), (2200, REPLACE), (3000, ZERO)])
 def test_truncated_poisson_agrees_with_dp_accounting(largest_lot, adjacency):
     q = 2048 / 22051
-    theirs = dp_accounting.dp_event.TruncatedSubsampledGaussianDpEvent(22051, q, largest_lot, 2.0)
+    records = 22052 if adjacency is ADD else 22051  # one more may come
+    theirs = dp_accounting.dp_event.TruncatedSubsampledGaussianDpEvent(records, q, largest_lot, 2.0)
     event = TruncatedPoissonSampled(22051, q, largest_lot, Gaussian(2.0))
     ours = pld.epsilon(Repeated(event, 50), 1e-7, adjacency)
     assert ours == pytest.approx(library(theirs, 50, 1e-7, adjacency, 1e-3), rel=1e-3)
+
+
+@pytest.mark.parametrize("lot_size", [12, 11, 9])
+def test_a_record_more_is_covered_where_its_lots_are_cut(lot_size):
+    """Records of −1 and one more of +1, summed up with noise; a lot of all of them and of that one is cut."""
+    records, z, delta = 12, 4.0, 1e-6
+    schedule = Schedule(records, lot_size, 1, Sampling.TRUNCATED_POISSON)
+    q, cap, sums = schedule.q, schedule.cap, {}
+    for others in range(records + 1):
+        chance = binom.pmf(others, records, q)
+        taken = q * min(1, cap / (others + 1))
+        for sum_of_lot, share in (
+            (1 - min(others, cap - 1), taken),
+            (-min(others + 1, cap), q - taken),
+            (-others, 1 - q),
+        ):
+            sums[sum_of_lot] = sums.get(sum_of_lot, 0) + chance * share
+    x = np.linspace(-records - 60, 60, 400_001)
+    more = sum(chance * norm.pdf(x, mean, z) for mean, chance in sums.items())
+    less = sum(binom.pmf(k, records, q) * norm.pdf(x, -k, z) for k in range(records + 1))
+    stated = math.exp(pld.epsilon(schedule.event(z), delta, ADD))
+    for first, second in ((more, less), (less, more)):
+        assert np.trapezoid(np.maximum(first - stated * second, 0), x) <= delta
 
 
 @pytest.mark.parametrize("steps", [1, 30, 1000])

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from dpnlp import events
+from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, NoiseSource, Trust, Unit
 from dpnlp.mechanisms import Exponential, exponential
 from dpnlp.mechanisms.randomness import FixedSeed
@@ -181,3 +182,12 @@ def test_what_is_promised() -> None:
     assert promise.noise_source is NoiseSource.FIXED_SEED
     assert mechanism.event() == events.ApproximateDP(0.5)
     assert math.isclose(dict(promise.mechanism.parameters)["sensitivity"], 2.0)
+
+
+def test_scores_that_move_the_same_way_when_a_record_comes_promise_nothing_for_one_that_is_exchanged():
+    """A count that falls while ten others rise: with half the noise the odds change by almost e^2ε."""
+    mechanism = Exponential(1.0, 1.0, monotone=True)
+    assert mechanism.guarantee(Unit.EXAMPLE, Adjacency.ADD_REMOVE).epsilon == 1.0
+    with pytest.raises(BadInput, match="monotone = True: a record that is exchanged does not move all scores"):
+        mechanism.guarantee(Unit.EXAMPLE, Adjacency.REPLACE)
+    assert Exponential(1.0, 1.0).guarantee(Unit.EXAMPLE, Adjacency.REPLACE).epsilon == 1.0

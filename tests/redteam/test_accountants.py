@@ -7,7 +7,7 @@ import pytest
 from mpmath import mp, mpf
 
 from dpnlp.accounting.accountant import Accountant, epsilon
-from dpnlp.events import Gaussian, PoissonSampled
+from dpnlp.events import Gaussian, PoissonSampled, RandomizedResponse, Repeated
 from dpnlp.guarantee import Adjacency
 
 
@@ -62,3 +62,13 @@ def test_a_unit_that_is_hardly_ever_drawn_costs_something(accountant):
     event = PoissonSampled(0.01, Gaussian(2.659e6))
     assert exact_delta(0.01, 2.659e6, 0) > 1e-10
     assert epsilon(event, 1e-30, Adjacency.ADD_REMOVE, accountant) > 1e-8
+
+
+@pytest.mark.parametrize("categories", [2, 4, 64])
+@pytest.mark.parametrize("accountant", [Accountant.RDP, Accountant.MOMENTS])
+def test_billions_of_answers_that_each_cost_hardly_anything_cost_something(accountant, categories):
+    """No less than the normal limit of their losses, whose mean is half of their variance."""
+    e, times, delta = 1e-7, 4 * 10**9, 1e-12
+    stated = epsilon(Repeated(RandomizedResponse(e, categories), times), delta, Adjacency.REPLACE, accountant)
+    variance = times * 2 * e**2 / categories
+    assert exact_delta(1.0, variance**-0.5, stated) <= delta

@@ -171,7 +171,8 @@ def _profile(atom: Atom, adjacency: Adjacency, deviations: float) -> Profile:
             return profiles.shared_poisson_sampled_gaussian(z, q, sharing, deviations)
         case TruncatedPoissonSampled(records, q, largest_lot, Gaussian(z)):
             plain = _profile(PoissonSampled(q, Gaussian(z)), adjacency, deviations)
-            return profiles.truncated_poisson_sampled_gaussian(plain, z, q, records, largest_lot, deviations)
+            more = adjacency is Adjacency.ADD_REMOVE  # There may be one more, and then lots are cut more often.
+            return profiles.truncated_poisson_sampled_gaussian(plain, z, q, records + more, largest_lot, deviations)
         case FixedSizeSampled(records, lot_size, Gaussian(z)) if adjacency is Adjacency.REPLACE:
             return profiles.fixed_size_sampled(profiles.gaussian(apart / z, deviations), lot_size / records)
         case _:

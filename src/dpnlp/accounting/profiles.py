@@ -151,7 +151,7 @@ def truncated_poisson_sampled_gaussian(
 
     A lot that is cut changes by a whole exchange when a record enters it. So, with the probability of a cut given that
     the record is drawn, the release is one under replace at twice the distance, and otherwise `plain` (arXiv
-    2508.15089, as dp-accounting has it).
+    2508.15089, as dp-accounting has it). `records` are those of the larger of two neighbouring data sets.
     """
     cut = float(binom.sf(largest_lot - 1, records - 1, q))
 

@@ -42,7 +42,7 @@ MOMENTS: tuple[float, ...] = (*range(2, 65), 96, 128, 192, 256, 384, 512)
 """Integer orders α = λ + 1: the moments λ of Abadi et al., taken further than their 32 so that small ε come out."""
 
 _OFF = 1e-14
-"""How far, for each order, float64 may take ln E[(P/Q)^α] of a sampled release below what it is, over 1 or itself."""
+"""How far, for each order, float64 may take ln E[(P/Q)^α] of a release below what it is, over 1 or itself."""
 
 Array = npt.NDArray[np.float64]
 
@@ -77,7 +77,7 @@ def _divergence(event: Event, delta: float, adjacency: Adjacency, orders: Sequen
     log_kept = 0.0
     for atom, times in atoms(event).items():
         part, failure = _of_atom(atom, adjacency, orders)
-        total = total + times * part
+        total = total + times * (part if isinstance(atom, Gaussian) else _rounded_up(part, orders))
         log_kept += times * math.log1p(-failure)
     lost = -math.expm1(log_kept)
     return total, (delta - lost) / (1 - lost)
@@ -98,7 +98,7 @@ def _of_atom(atom: Atom, adjacency: Adjacency, orders: Sequence[float]) -> tuple
             return _randomized_response(e, 2, orders), failure
         case PoissonSampled(q, Gaussian(z)) if adjacency is not Adjacency.REPLACE:
             sampled = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
-            return _rounded_up(_library(sampled, orders), orders), 0.0
+            return _library(sampled, orders), 0.0
         case PoissonSampled(q, Laplace(z)) if adjacency is not Adjacency.REPLACE:
             return _of_atom(ApproximateDP(*amplified(1 / z, 0.0, q)), adjacency, orders)
         case PoissonSampled(q, ApproximateDP(e, failure)) if adjacency is not Adjacency.REPLACE:
@@ -109,7 +109,7 @@ def _of_atom(atom: Atom, adjacency: Adjacency, orders: Sequence[float]) -> tuple
             inner = dp_accounting.GaussianDpEvent(z / apart)
             sampled = dp_accounting.SampledWithoutReplacementDpEvent(records, lot_size, inner)
             cheap = [order for order in orders if order <= 128]  # the cost grows with the square of the order
-            divergence = _rounded_up(_library(sampled, cheap, dp_accounting.NeighboringRelation.REPLACE_ONE), cheap)
+            divergence = _library(sampled, cheap, dp_accounting.NeighboringRelation.REPLACE_ONE)
             return np.append(divergence, np.full(len(orders) - len(cheap), np.inf)), 0.0
         case _:
             raise no_bound(atom, adjacency, "rdp")
@@ -144,7 +144,7 @@ def _randomized_response(e: float, categories: int, orders: Sequence[float]) -> 
 
 
 def _rounded_up(divergence: Array, orders: Sequence[float]) -> Array:
-    """Where a unit is hardly ever drawn, a sum near 1 may come out a little below 1, and no divergence is negative."""
+    """Where hardly anything is lost, a sum near 1 may come out a little below 1, and no divergence is negative."""
     order = np.asarray(orders)
     log_moment = np.maximum((order - 1) * divergence, 0.0)
     return np.asarray((log_moment + _OFF * order * (1 + log_moment)) / (order - 1), dtype=np.float64)

@@ -310,7 +310,9 @@ class AuditExponential(Named):
     sensitivity: float = option(within=LENGTH, help="How far one record can move a candidate's score", group=_OURS)
     epsilon: float = option(within=PROMISED, help="The ε of one choice", group=_OURS)
     others: int = option(10, within=SIZE, help="How many candidates there are besides the one", group=_OURS)
-    monotone: bool = option(False, help="One record moves all scores the same way, as counts do", group=_OURS)
+    monotone: bool = option(
+        False, help="A record that comes or goes moves all scores the same way, as counts do", group=_OURS
+    )
     noisy_max: bool = option(False, help="Report-noisy-max instead of the exponential mechanism", group=_OURS)
 
     @property

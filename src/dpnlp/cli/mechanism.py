@@ -160,7 +160,7 @@ class Exponential:
     sensitivity: float = option(within=LENGTH, help="How far one record can move a candidate's score")
     epsilon: float = option(within=PROMISED, help="The ε of one choice")
     scores: tuple[float, ...] = option((), within=ANY, help="The candidates' scores")
-    monotone: bool = option(False, help="One record moves all scores the same way, as counts do")
+    monotone: bool = option(False, help="A record that comes or goes moves all scores the same way, as counts do")
     unit: Unit = option(Unit.EXAMPLE, help="What one record is", group=_ABOUT)
     adjacency: Adjacency = option(Adjacency.ADD_REMOVE, help="The neighbours the sensitivity is for", group=_ABOUT)
     json: bool = option(False, help="Print one JSON object instead of tables", group="output")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpnlp import checks, events
 from dpnlp.checks import BadInput
-from dpnlp.guarantee import Term
+from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.grid import step_below
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below, bernoulli_exp
@@ -34,7 +34,7 @@ _FARTHEST = 2.0**1000
 class Exponential(Mechanism):
     """Scores u(D, r) that move by at most `sensitivity` when a record changes, at a chosen ε.
 
-    `monotone`: a record moves all scores the same way, as counts do; then half the noise is enough.
+    `monotone`: a record that comes or goes moves all scores the same way, as counts do; then half the noise is enough.
     """
 
     sensitivity: float
@@ -90,6 +90,15 @@ class Exponential(Mechanism):
         steps = np.minimum(floor.max() - floor, limit).astype(np.int64)
         shared = math.gcd(numerator, denominator)
         return steps * (numerator // shared), denominator // shared
+
+    def guarantee(self, unit: Unit, adjacency: Adjacency, trust: Trust = Trust.CENTRAL) -> Guarantee:
+        """What one choice promises. A record that is exchanged takes counts away and adds others."""
+        if self.monotone and adjacency is Adjacency.REPLACE:
+            raise BadInput(
+                "monotone = True: a record that is exchanged does not move all scores the same way; leave it out, or "
+                "choose add-remove."
+            )
+        return super().guarantee(unit, adjacency, trust)
 
     def event(self) -> events.ApproximateDP:
         """What an accountant sees: ε-DP, and no more is known."""
