@@ -113,6 +113,12 @@ def test_whoever_has_the_public_start_alone_pays_nothing(run, tmp_path):
     assert read(frozen) == UNKNOWN
 
 
+def test_a_thing_is_public_only_if_it_costs_nothing_and_leaves_nothing_to_name():
+    made = [Provenance(), Provenance(learned_from=(new_id(),)), Provenance((origin(),))]
+    made += [Provenance(exposures=(Exposure.VOCABULARY,)), Provenance((origin(),), (Exposure.ORIGIN,))]
+    assert [one.is_public for one in made] == [True, True, False, False, False]
+
+
 def test_nothing_is_said_of_a_folder_of_which_nothing_is_known(tmp_path):
     assert read(weights(tmp_path / "any", 3)).exposures == (Exposure.ORIGIN,)
     assert read(weights(tmp_path / "any", 3), public=True) == PUBLIC
