@@ -38,7 +38,7 @@ class Disk:
     """Counts the changes of the disk below a folder, and ends the process at one of them."""
 
     def __init__(self) -> None:
-        self.home, self.left, self.seen, self.end = "", -1, list[str](), _die
+        self.home, self.left, self.seen, self.end, self.ended = "", -1, list[str](), _die, False
         sys.addaudithook(self._hear)
         self._fsync = os.fsync
         os.fsync = self._waited_for  # which no hook is told of
@@ -46,7 +46,7 @@ class Disk:
     @contextlib.contextmanager
     def watched(self, home: Path, number: int = -1, end: "Callable[[], None] | None" = None) -> Any:
         """From the change of this number on there is none; with -1 all are counted."""
-        self.home, self.left, self.seen, self.end = os.path.realpath(home), number, [], end or _die
+        self.home, self.left, self.seen, self.end, self.ended = os.path.realpath(home), number, [], end or _die, False
         try:
             yield
         finally:
@@ -77,6 +77,7 @@ class Disk:
         else:
             where = str(path)
         if 0 <= self.left <= len(self.seen):
+            self.ended = True
             self.end()
         self.seen.append(f"{event} {Path(where).name}")
 
@@ -111,7 +112,7 @@ def killed(home: Path, line: str, number: int) -> bool:
         except Dead:
             code, said = 1, ""
     _let_go(home)
-    assert len(DISK.seen) < number or code, "it went on after its end"
+    assert code or not DISK.ended, "it went on after its end"
     assert code in (0, 1), said
     return code == 1  # Somebody took the end for an error; nothing was written after it all the same.
 
