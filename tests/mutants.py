@@ -412,6 +412,27 @@ DEFECTS = (
         ("training/test_precision.py::test_the_nearest_word_is_found_in_float32",),
     ),
     Defect(
+        "rewriting: a budget lets a comparison with the originals pass",
+        "cli/rewriting.py",
+        "        if self.asked.privacy.diagnostics:\n            data",
+        "        if False:\n            data",
+        ("cli/test_rewrite.py::test_nothing_that_no_noise_covers_is_written_out_past_a_budget",),
+    ),
+    Defect(
+        "rewriting: a person's budget lets labels in clear pass",
+        "cli/rewriting.py",
+        "if Exposure.LABELS in self.own.not_covered and",
+        "if False and",
+        ("cli/test_rewrite.py::test_nothing_that_no_noise_covers_is_written_out_past_a_budget",),
+    ),
+    Defect(
+        "a budget lets diagnostics of the training data pass",
+        "cli/training.py",
+        "        if self.asked.privacy.diagnostics:\n            self._data",
+        "        if False:\n            self._data",
+        ("cli/test_train.py::test_diagnostics_are_a_release_without_privacy_and_refused_under_a_budget",),
+    ),
+    Defect(
         "rewriting: a seed draws the same for every batch",
         "cli/rewriting.py",
         "self.source.restart(place, file.lines)",
