@@ -221,6 +221,27 @@ DEFECTS = (
         ("mechanisms/test_words.py",),
     ),
     Defect(
+        "Gaussian: the σ for a tiny ε is that of a difference without digits",
+        "mechanisms/gaussian.py",
+        "if _log_delta_of_much(_MUCH, epsilon) > math.log(delta):",
+        "if False:",
+        ("mechanisms/test_gaussian.py",),
+    ),
+    Defect(
+        "Gaussian: the ε of much noise is that of a difference without digits",
+        "mechanisms/gaussian.py",
+        "if (ratio := sigma / sensitivity) >= _MUCH:",
+        "if (ratio := sigma / sensitivity) < 0:",
+        ("mechanisms/test_gaussian.py",),
+    ),
+    Defect(
+        "PLD: the ε of much noise is that of a difference without digits",
+        "accounting/pld.py",
+        "_MUCH = 1e9",
+        "_MUCH = math.inf",
+        PLD,
+    ),
+    Defect(
         "tails: Laplace noise ends after forty runs",
         "mechanisms/grid.py",
         "    while running.size:\n",
