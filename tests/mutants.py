@@ -454,6 +454,20 @@ DEFECTS = (
         ("cli/test_train.py::test_diagnostics_are_a_release_without_privacy_and_refused_under_a_budget",),
     ),
     Defect(
+        "clipped sampling: a text with half a character is refused",
+        "rewriting/clipped_sampling.py",
+        "for text in spelled(texts)]",
+        "for text in texts]",
+        ("rewriting/test_clipped_sampling.py::test_no_text_is_refused",),
+    ),
+    Defect(
+        "word by word: a text with half a character is refused",
+        "rewriting/word_metric.py",
+        "self._tokenizer(spelled(texts),",
+        "self._tokenizer(list(texts),",
+        ("rewriting/test_word_metric.py::test_no_text_is_refused",),
+    ),
+    Defect(
         "rewriting: a seed draws the same for every batch",
         "cli/rewriting.py",
         "self.source.restart(place, file.lines)",
@@ -2161,8 +2175,8 @@ DEFECTS = (
     Defect(
         "adept: a text that cannot be encoded is refused",
         "rewriting/adept.py",
-        '.encode("utf-8", "replace").decode("utf-8")',
-        "",
+        "encoded(spelled(texts),",
+        "encoded(list(texts),",
         (f"{ADEPT}a_text_that_cannot_be_encoded_is_not_refused",),
     ),
     Defect(
@@ -2384,8 +2398,8 @@ DEFECTS = (
     Defect(
         "DP-BART: a text that cannot be read is refused",
         "rewriting/dp_bart.py",
-        'text.encode("utf-8", "replace").decode("utf-8") for text in texts',
-        "text for text in texts",
+        "self.autoencoder.encode(spelled(texts),",
+        "self.autoencoder.encode(list(texts),",
         ("rewriting/test_dp_bart.py",),
     ),
     Defect(
