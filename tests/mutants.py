@@ -2405,8 +2405,8 @@ DEFECTS = (
     Defect(
         "DP-BART: a text whose states are no numbers is refused",
         "rewriting/dp_bart.py",
-        "np.nan_to_num(self.autoencoder.encode(readable, self.writing.batch), nan=0.0)",
-        "self.autoencoder.encode(readable, self.writing.batch)",
+        "np.nan_to_num(self.autoencoder.encode(spelled(texts), self.writing.batch), nan=0.0)",
+        "self.autoencoder.encode(spelled(texts), self.writing.batch)",
         ("rewriting/test_dp_bart.py",),
     ),
     Defect(
@@ -3781,6 +3781,20 @@ DEFECTS = (
         "audit/programs.py",
         '(int.from_bytes(source.bytes(7), "little"),) if seeds else ()',
         "(1,) if seeds else ()",
+        ("audit/test_programs.py",),
+    ),
+    Defect(
+        "an audited function that ends the program gives the verdict",
+        "audit/programs.py",
+        "except SystemExit as end:",
+        "except GeneratorExit as end:",
+        ("audit/test_programs.py",),
+    ),
+    Defect(
+        "an audited function writes over its earlier outputs",
+        "audit/programs.py",
+        "return deepcopy(output)",
+        "return output",
         ("audit/test_programs.py",),
     ),
     Defect(
