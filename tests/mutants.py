@@ -3847,6 +3847,13 @@ DEFECTS = (
         MEMBERSHIP,
     ),
     Defect(
+        "membership inference: the best of several runs is as surprising as one alone",
+        "audit/membership.py",
+        "len(tested) * min(tested, default=1.0)",
+        "min(tested, default=1.0)",
+        LIRA,
+    ),
+    Defect(
         "membership inference: each of many audits may go wrong as often as all of them together",
         "audit/membership.py",
         'checks.probability("confidence", confidence)) / len(tests)',
