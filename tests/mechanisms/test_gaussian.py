@@ -70,6 +70,19 @@ def test_delta_holds_where_two_probabilities_are_nearly_the_same(epsilon: float,
         assert exact_delta(epsilon, sigma * (1 - 1e-6), 400) > delta
 
 
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-300, 5e-324])
+@pytest.mark.parametrize("delta", [0.5, 1e-2, 1e-6, 1e-13])
+def test_where_epsilon_is_hardly_more_than_0_delta_alone_is_enough(epsilon: float, delta: float) -> None:
+    sigma = analytic_sigma(epsilon, delta, 1.0)
+    assert exact_delta(0.0, sigma) == pytest.approx(delta, rel=1e-2)
+    assert exact_delta(epsilon, sigma) <= delta
+
+
+def test_noise_that_no_number_is_large_enough_for() -> None:
+    with pytest.raises(BadInput, match="delta = 1e-320: no noise is large enough"):
+        analytic_sigma(5e-324, 1e-320, 1.0)
+
+
 @given(st.floats(-2, 4).map(lambda power: 10**power), DELTAS)
 def test_delta_holds_at_the_analytic_epsilon(sigma: float, delta: float) -> None:
     epsilon = analytic_epsilon(sigma, delta, 1.0)

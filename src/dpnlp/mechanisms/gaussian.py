@@ -39,15 +39,23 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     checks.probability("delta", delta)
     checks.positive("sensitivity", sensitivity, "the ℓ2 distance between the answers on two neighbours")
     if _log_delta_of_much(_MUCH, epsilon) > math.log(delta):  # for an ε far below 1, or none
-        most = math.log(2 * classical_sigma(epsilon, delta, 1.0))
+        most = math.log(_enough(epsilon, delta))
         found = _falling(
             lambda log: _log_delta_of_much(math.exp(log), epsilon) - math.log(delta), math.log(_MUCH), most
         )
         return sensitivity * math.exp(found) * (1 + 1e-10)
     with np.errstate(divide="ignore"):  # For a tiny ε it meets a δ of 0 on its way.
         root = float(get_sigma_gaussian(epsilon, delta))
-    # It is exact to 1e-12, and to 1e-14/ε of itself by cancellation; the additions keep it on the private side.
-    return sensitivity * (root * (1 + 1e-10 + 1e-13 / epsilon) + 1e-11)
+    # It is exact to 1e-12, and cancellation takes 1e-11 of it at most; the additions keep it on the private side.
+    return sensitivity * (root * (1 + 1e-9) + 1e-11)
+
+
+def _enough(epsilon: float, delta: float) -> float:
+    """A σ that is enough: twice the classical one, or that for which δ alone is, 2Φ(1/2σ) − 1 being below 1/2σ."""
+    found = min(2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon, 1 / delta)
+    if found == math.inf:
+        raise BadInput(f"epsilon = {epsilon}, delta = {delta}: no noise is large enough; choose one of them larger.")
+    return found
 
 
 def _falling(excess: Callable[[float], float], low: float, high: float) -> float:
