@@ -460,6 +460,13 @@ def test_a_delta_that_is_too_large(dpnlp):
     )
     assert code == 2
     assert "--privacy.delta = 0.5: it must be below one in the number of texts, 1/2" in err
+    (dpnlp.home / "more.txt").write_text("".join(f"ba de gi ku {n} and so on\n" for n in range(8)))
+    code, _, err = dpnlp(
+        "rewrite --name a --rewriter made-adept --data.train plain.txt --data.validation more.txt --privacy.epsilon 5 "
+        "--privacy.delta 0.1"
+    )
+    assert code == 2
+    assert "--privacy.delta = 0.1: it must be below one in the number of texts, 1/10" in err
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ class Rewriting:
 
     def _refuse_delta(self) -> None:
         delta = self.rewriter.guarantee().delta
-        if delta and delta >= 1 / (texts := self.many["train"]):
+        if delta and delta >= 1 / (texts := sum(self.many.values())):
             raise BadInput(
                 f"privacy.delta = {delta:g}: it must be below one in the number of texts, 1/{texts}, else one of them "
                 f"could be published in clear; take at most {0.1 / texts:.0e}."
