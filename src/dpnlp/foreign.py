@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from dpnlp.checks import BadInput
@@ -114,3 +114,8 @@ def _refuse_repeated(node: Any, where: object) -> None:
             raise BadInput(f"{where}: {key.value} stands there again in line {line}; keep one of them.")
         seen.add(key.value)
         _refuse_repeated(value, where)
+
+
+def spelled(texts: Iterable[str]) -> list[str]:
+    """Private texts as a tokenizer takes them: half a character becomes "?", for a refusal would tell of the text."""
+    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]

@@ -3,6 +3,7 @@
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
@@ -208,6 +209,14 @@ def test_dp_accounting_ignores_the_count_of_randomized_response():
     """The reason why repeated randomized response is not left to dp-accounting."""
     theirs = dp_accounting.RandomizedResponseDpEvent(0.5, 2)
     assert library(theirs, 50, 1e-5, REPLACE) == library(theirs, 1, 1e-5, REPLACE)
+
+
+@pytest.mark.parametrize(("z", "delta"), [(2.4e13, 3.6e-101), (6.4e12, 2.6e-300), (5.2e11, 5.6e-222), (1e12, 1e-13)])
+def test_delta_holds_where_there_is_hardly_any_privacy_loss(z, delta):
+    """There a difference of two probabilities has no digits left."""
+    with mpmath.workdps(400):
+        a, b = 1 / mpmath.mpf(2 * z), mpmath.mpf(pld.epsilon(Gaussian(z), delta, Adjacency.ADD_REMOVE)) * z
+        assert mpmath.ncdf(a - b) - mpmath.exp(b / z) * mpmath.ncdf(-a - b) <= delta
 
 
 @pytest.mark.parametrize("steps", [1, 100, 10_000, 1_000_000])

@@ -275,7 +275,8 @@ def test_what_is_said_of_a_violated_claim():
     found = judged(["yes"] * 1000, ["no"] * 1000, 2.0)
     assert found.statement() == (
         "Violated: ε = 2 at δ = 0 is claimed, but ε is at least 4.091, with a confidence of 99.9 %. If the claim held "
-        "for these two inputs, this verdict would come up with a probability of at most 0.1 %."
+        "for these two inputs, and each output were drawn anew, this verdict would come up with a probability "
+        "of at most 0.1 %."
     )
     entry = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (entry["verdict"], entry["epsilon"], entry["trials"]) == ("violated", 2.0, 1000)

@@ -39,6 +39,19 @@ def array(answer):
     return jnp.ones(2) * answer
 
 NUMBER = 3
+
+BUFFER = [0]
+
+def buffered(answer):
+    BUFFER[0] = answer
+    return BUFFER
+
+def loud(answer):
+    print("noise")
+    return answer
+
+def ending(answer):
+    raise SystemExit(3)
 """
 
 
@@ -100,6 +113,23 @@ def test_functions_that_are_refused(survey, function, batch, sentence):
     with pytest.raises(BadInput) as refusal:
         function_of(f"{survey}:{function}", batch)(1, 6)
     assert sentence in str(refusal.value)
+
+
+def test_an_output_stays_what_it_was_where_the_next_is_written_into_the_same(survey):
+    release = function_of(f"{survey}:buffered")
+    assert (release(0, 2), release(1, 2)) == ([[0], [0]], [[1], [1]])
+    ones = release(0, 1)
+    release(1, 1)
+    assert ones == [[0]]
+
+
+def test_a_function_neither_writes_among_our_answers_nor_ends_us_by_the_code_of_a_verdict(survey, tmp_path, capsys):
+    assert function_of(f"{survey}:loud")(1, 2) == [1, 1]
+    assert capsys.readouterr().out == ""
+    (tmp_path / f"{survey}_ends.py").write_text("raise SystemExit(0)")
+    for name in (f"{survey}:ending", f"{survey}_ends:f"):
+        with pytest.raises(BadInput, match=r"it ends the program \(.\); let it give an output"):
+            function_of(name)(1, 1)
 
 
 @pytest.mark.parametrize("name", ["nowhere_at_all:f", "", ":f", "json"])

@@ -357,6 +357,28 @@ def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
     assert {*(owner_home() / "drawn").glob("*")} == before
 
 
+@pytest.mark.parametrize(
+    ("unit", "flags", "what"),
+    [
+        ("text", "--privacy.diagnostics", "how alike its texts are"),
+        ("user --owner who", "--privacy.texts-per-person 2 --data.owner who --data.label label", "labels in clear"),
+    ],
+)
+def test_nothing_that_no_noise_covers_is_written_out_past_a_budget(dpnlp, unit, flags, what):
+    file = f"{what.split()[0]}.jsonl"
+    rows = [{"text": f"ba de {what} {n}", "label": LABELS[n % 2], "who": f"{what} {n // 2}"} for n in range(40)]
+    (dpnlp.home / file).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    line = f"rewrite --rewriter echo --data.train {file} --privacy.epsilon 0.1"
+    assert dpnlp(f"ledger budget {file} --epsilon 1 --delta 1e-6 --unit {unit} --adjacency replace")[0] == 0
+    code, _, err = dpnlp(f"{line} --name shown {flags}")
+    assert (code, what in err, "the budget is 1.0" in err) == (2, True, True), err
+    assert not (dpnlp.home / "runs" / "shown").exists()
+    assert not Ledger.beside(dpnlp.home / file).read().releases
+    noisy = f"{flags} --privacy.label-epsilon 0.1" if unit.startswith("user") else ""
+    code, _, err = dpnlp(f"{line} --name covered-{file[:3]} {noisy}")
+    assert code == 0, err
+
+
 METHODS = {
     "adept": "--data.train bank.txt --data.public --model.width 8 --model.hidden 8 --model.longest 4 "
     "--learning.epochs 0.2",
@@ -438,6 +460,13 @@ def test_a_delta_that_is_too_large(dpnlp):
     )
     assert code == 2
     assert "--privacy.delta = 0.5: it must be below one in the number of texts, 1/2" in err
+    (dpnlp.home / "more.txt").write_text("".join(f"ba de gi ku {n} and so on\n" for n in range(8)))
+    code, _, err = dpnlp(
+        "rewrite --name a --rewriter made-adept --data.train plain.txt --data.validation more.txt --privacy.epsilon 5 "
+        "--privacy.delta 0.1"
+    )
+    assert code == 2
+    assert "--privacy.delta = 0.1: it must be below one in the number of texts, 1/10" in err
 
 
 @pytest.mark.parametrize(

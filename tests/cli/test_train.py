@@ -177,6 +177,17 @@ def test_diagnostics_are_written_only_when_asked_for_and_the_statement_says_so(h
     assert (home / "runs" / "unsafe" / "diagnostics.jsonl").read_text().count("\n") == 3
 
 
+def test_diagnostics_are_a_release_without_privacy_and_refused_under_a_budget(home, dpnlp, capsys):
+    write_pairs(home / "diagnosed.jsonl", sentences(20, seed=6))
+    ledger = Ledger.beside(home / "diagnosed.jsonl")
+    ledger.set_budget(9.0, 1e-3, Unit.EXAMPLE, Adjacency.ADD_REMOVE)
+    line = command("diagnosed", "--privacy.diagnostics --privacy.epsilon 1").replace("train.jsonl", "diagnosed.jsonl")
+    code, _, err = dpnlp(line, capsys)
+    assert (code, "diagnostics): it was made without privacy" in " ".join(err.split())) == (2, True), err
+    assert not (home / "runs" / "diagnosed").exists()
+    assert not ledger.read().releases
+
+
 def test_a_run_that_would_overspend_does_not_start_and_leaves_nothing(home, dpnlp, capsys):
     write_pairs(home / "spent.jsonl", sentences(20, seed=4))
     Ledger.beside(home / "spent.jsonl").set_budget(1.0, 1e-3, Unit.EXAMPLE, Adjacency.ADD_REMOVE)

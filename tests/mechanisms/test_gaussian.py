@@ -21,9 +21,9 @@ EPSILONS = st.floats(-6, 3).map(lambda power: 10**power)
 DELTAS = st.floats(-30, -0.01).map(lambda power: 10**power)
 
 
-def exact_delta(epsilon: float, sigma: float) -> mpmath.mpf:
-    """δ of a standard deviation σ at sensitivity 1, from the normal distribution function to 80 digits."""
-    with mpmath.workdps(80):
+def exact_delta(epsilon: float, sigma: float, digits: int = 80) -> mpmath.mpf:
+    """δ of a standard deviation σ at sensitivity 1, from the normal distribution function to so many digits."""
+    with mpmath.workdps(digits):
         epsilon, sigma = mpmath.mpf(epsilon), mpmath.mpf(sigma)
         a, b = 1 / (2 * sigma), epsilon * sigma
         return mpmath.ncdf(a - b) - mpmath.exp(epsilon) * mpmath.ncdf(-a - b)
@@ -55,6 +55,32 @@ def test_delta_holds_at_the_analytic_sigma(epsilon: float, delta: float) -> None
     sigma = analytic_sigma(epsilon, delta, 1.0)
     assert exact_delta(epsilon, sigma) <= delta
     assert exact_delta(epsilon, sigma * (1 - 1e-6)) > delta
+
+
+@given(st.floats(-15, -3).map(lambda power: 10**power), st.floats(-300, -6).map(lambda power: 10**power))
+@example(1e-12, 1e-100)
+@example(5e-12, 2.2e-58)
+@example(3e-7, 6e-231)
+def test_delta_holds_where_two_probabilities_are_nearly_the_same(epsilon: float, delta: float) -> None:
+    """There a difference of float64 has no digits left, and was smaller than the δ that it stood for by 200 of them."""
+    with mpmath.workdps(400):
+        sigma = analytic_sigma(epsilon, delta, 1.0)
+        assert exact_delta(epsilon, sigma, 400) <= delta
+        assert exact_delta(analytic_epsilon(sigma, delta, 1.0), sigma, 400) <= delta
+        assert exact_delta(epsilon, sigma * (1 - 1e-6), 400) > delta
+
+
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-300, 5e-324])
+@pytest.mark.parametrize("delta", [0.5, 1e-2, 1e-6, 1e-13])
+def test_where_epsilon_is_hardly_more_than_0_delta_alone_is_enough(epsilon: float, delta: float) -> None:
+    sigma = analytic_sigma(epsilon, delta, 1.0)
+    assert exact_delta(0.0, sigma) == pytest.approx(delta, rel=1e-2)
+    assert exact_delta(epsilon, sigma) <= delta
+
+
+def test_noise_that_no_number_is_large_enough_for() -> None:
+    with pytest.raises(BadInput, match="delta = 1e-320: no noise is large enough"):
+        analytic_sigma(5e-324, 1e-320, 1.0)
 
 
 @given(st.floats(-2, 4).map(lambda power: 10**power), DELTAS)

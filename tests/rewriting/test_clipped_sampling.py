@@ -75,6 +75,11 @@ def test_a_logit_that_is_no_number_counts_as_the_lowest():
     assert chi_square(counted(made.rewrite(["a"] * DRAWS)), expected) > FALSE_ALARM
 
 
+def test_no_text_is_refused():
+    """A refusal would tell of it."""
+    assert len(rewriter(logits(), batch=4).rewrite(["", "a \ud800 b", "\x00", "\udfff" * 50])) == 4
+
+
 def test_later_tokens_are_drawn_in_the_light_of_earlier_ones_and_the_end_is_one_of_them():
     table = np.random.default_rng(3).normal(0, 3, (V, V, V))
     made = rewriter(table, 8.0, tokens=2)

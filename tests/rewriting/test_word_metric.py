@@ -51,6 +51,18 @@ def test_each_word_comes_out_as_often_as_its_cell_has_noise(row):
     assert chi_square(counts(on_a_line(seed=row), WORDS[row], 20_000), chances(LINE, ETA)[row]) > FALSE_ALARM
 
 
+def test_no_text_is_refused():
+    """A refusal would tell of it."""
+    texts = ["", "ant \ud800 bee", "\x00", "[PAD] [UNK] ant", "\udfff"]
+    assert [len(text.split()) for text in on_a_line().rewrite(texts)] == [0, 3, 0, 3, 1]
+
+
+def test_words_that_are_all_the_same_are_refused_where_they_lie(tmp_path):
+    (tmp_path / "vectors.txt").write_text("ant 1 2\nbee 1 2\n")
+    with pytest.raises(BadInput, match="all of them are the same; give two different words"):
+        word_metric.load(tmp_path, 1.0)
+
+
 def test_an_unknown_word_comes_out_as_the_mean_of_all_words():
     """So it is as hard to tell from a known word as these are from each other."""
     found = counts(on_a_line(seed=7), "zebra", 20_000)

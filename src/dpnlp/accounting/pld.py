@@ -40,6 +40,10 @@ _CERTAIN = 20.0
 """A pure ε above this is lost with all but e^−20 certainty: it is simply added to the ε of the rest."""
 
 
+_MUCH = 1e9
+"""So much noise costs less than 4e-8 at any δ, and nothing where δ is 0.4/z: two densities 1/z apart differ by less."""
+
+
 def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
     """The smallest ε, up to the grid's cautious rounding, for which the event is (ε, δ)-DP; δ may be 0."""
     if delta != 0:
@@ -55,10 +59,20 @@ def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
     if left == 0:
         return parts.certain + _largest_loss(parts.atoms, adjacency)
     if len(parts.atoms) == 1 and isinstance(gaussian := next(iter(parts.atoms)), Gaussian):
-        with np.errstate(divide="ignore"):  # For a lot of noise it meets a δ of 0 on its way.
-            return parts.certain + _rounded_up(float(get_epsilon_gaussian(gaussian.noise_multiplier, left)))
+        return parts.certain + _rounded_up(_of_one(gaussian, left))
     composed = _rounded_up(max(losses.epsilon(left) for losses in _compose(parts.atoms, left, adjacency)))
     return parts.certain + min(composed, _largest_loss(parts.atoms, adjacency))
+
+
+def _of_one(gaussian: Gaussian, delta: float) -> float:
+    """The ε of one Gaussian release, or a bound where there is so much noise that float64 has no digits for it.
+
+    That is the classical one (Dwork and Roth 2014, Theorem A.1), which holds for every ε below 1.
+    """
+    if (z := gaussian.noise_multiplier) >= _MUCH:
+        return 0.0 if delta >= 0.4 / z else math.sqrt(2 * math.log(1.25 / delta)) / z
+    with np.errstate(divide="ignore"):  # For a lot of noise it meets a δ of 0 on its way.
+        return float(get_epsilon_gaussian(z, delta))
 
 
 def _rounded_up(epsilon: float) -> float:

@@ -143,8 +143,9 @@ class Audit:
         shown = f"ε is at least {self.bound:.4g}, with a confidence of {percent(self.confidence, 6)}"
         if self.violated:
             return (
-                f"Violated: {claim} is claimed, but {shown}. If the claim held for these two inputs, this verdict "
-                f"would come up with a probability of at most {percent(1 - self.confidence, 6)}."
+                f"Violated: {claim} is claimed, but {shown}. If the claim held for these two inputs, and each output "
+                f"were drawn anew, this verdict would come up with a probability of at most "
+                f"{percent(1 - self.confidence, 6)}."
             )
         return f"Consistent: {claim} is claimed, and what was drawn shows that {shown}. {self.limits()}"
 

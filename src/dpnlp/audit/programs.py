@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,9 +32,10 @@ def function_of(name: str, batch: int | None = None, source: Source = OS_ENTROPY
 
     def answers(given: Any, count: int) -> list[Any]:
         drawn = (int.from_bytes(source.bytes(7), "little"),) if seeds else ()
-        if batch is None:
-            return [_plain(function(given, *drawn))]
-        found = list(function([given] * count, *drawn))
+        with _held(name):
+            if batch is None:
+                return [_plain(function(given, *drawn))]
+            found = list(function([given] * count, *drawn))
         if len(found) != count:
             raise BadInput(f"batch = {batch}: {name} gave {len(found)} outputs for {count} inputs; it must be as many.")
         return [*map(_plain, found)]
@@ -85,7 +88,8 @@ def _imported(name: str) -> Callable[..., Any]:
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        found = getattr(import_module(module), function)
+        with _held(name):
+            found = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise BadInput(
             f"python = {name}: there is no such function ({checks.short(error)}); write it as module:function."
@@ -107,9 +111,21 @@ def _takes_a_seed(function: Callable[..., Any]) -> bool:
     return len(free) > 1 and (free[1].default is inspect.Parameter.empty or free[1].name == "seed")
 
 
+@contextmanager
+def _held(name: str) -> Iterator[None]:
+    """While code of others runs: it does not end us with an exit code that would be a verdict, nor write among ours."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except SystemExit as end:
+        raise BadInput(f"python = {name}: it ends the program ({end.code!r}); let it give an output.") from None
+
+
 def _plain(output: Any) -> Any:
-    """An array of whatever library as NumPy's."""
-    return output if isinstance(output, (str, list, tuple)) or not hasattr(output, "__array__") else np.asarray(output)
+    """An array of whatever library as NumPy's. It is a copy, for a function may write its next output into the same."""
+    if isinstance(output, (list, tuple, dict, set)):
+        return deepcopy(output)
+    return np.array(output) if hasattr(output, "__array__") and not isinstance(output, str) else output
 
 
 def _read(text: str) -> Any:

@@ -69,6 +69,7 @@ class PretrainWords(Pretrain):
         from dpnlp.rewriting import word_metric
 
         vectors = door.open(read_vectors, self.vectors, public=self.public_start)
+        word_metric.WordMetric(vectors, 1.0)  # What cannot rewrite is refused here.
         word_metric.save(self.vectors, folder)
         return {"words": f"{len(vectors.words):,}"}
 

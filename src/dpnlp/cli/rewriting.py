@@ -23,8 +23,8 @@ from dpnlp.cli.splits import refuse_shared
 from dpnlp.data.learned import Learned
 from dpnlp.data.ledgers import NOTHING, DataSet, alike
 from dpnlp.data.plain import plain
-from dpnlp.events import Composed, Event, Repeated
-from dpnlp.guarantee import Exposure, Guarantee, Term
+from dpnlp.events import Composed, Event, NonPrivate, Repeated
+from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Term, Unit
 from dpnlp.home import home, owned, owner_key
 from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed, seeded
@@ -217,7 +217,7 @@ class Rewriting:
 
     def _refuse_delta(self) -> None:
         delta = self.rewriter.guarantee().delta
-        if delta and delta >= 1 / (texts := self.many["train"]):
+        if delta and delta >= 1 / (texts := sum(self.many.values())):
             raise BadInput(
                 f"privacy.delta = {delta:g}: it must be below one in the number of texts, 1/{texts}, else one of them "
                 f"could be published in clear; take at most {0.1 / texts:.0e}."
@@ -267,7 +267,15 @@ class Rewriting:
         data.charge(release)
 
     def _enter_shown(self, data: DataSet) -> None:
-        """What is scored on, or compared with what comes out, is written out as it is."""
+        """What is scored on, or compared with what comes out, is written out as it is.
+
+        So is a label in clear. That is no part of a text, but of all that a person is promised.
+        """
+        if Exposure.LABELS in self.own.not_covered and self.own.unit.is_counted_by_owner:
+            what = f"dpnlp rewrite {self.asked.name}: labels in clear"
+            data.check(Release.now(None, what, NonPrivate(), Unit.EXAMPLE, Adjacency.ADD_REMOVE))
+        if self.asked.privacy.diagnostics:
+            data.write_out(f"dpnlp rewrite {self.asked.name}: how alike its texts are")
         scored = self.asked.scoring.encoder is not None and self.asked.data.label is not None
         if self.test is not None and scored:
             same = any({*self.test.files} & {*records.files} for records in self.texts.values())

@@ -247,12 +247,17 @@ class Training:
         return f"dpnlp train {self.asked.name}{by}"
 
     def _enter_scored(self) -> None:
-        """Texts that are scored on are written out as they are. Nothing is, where a budget refuses that or the run."""
+        """Texts that are scored on are written out as they are, and what diagnostics tell of the records without noise.
+
+        Nothing is, where a budget refuses that or the run.
+        """
         from dpnlp.data.ledgers import NOTHING, DataSet
 
         plan, private = self.plan, {*self.job.train.files}
         if not self.asked.resume:
             self._data.check(Release.now(None, self._what, plan.event, plan.unit, plan.adjacency, plan.owner))
+        if self.asked.privacy.diagnostics:
+            self._data.write_out(f"dpnlp train {self.asked.name}: diagnostics")
         for split, records in self.job.held_out.items():
             if kept := self.job.others[split]:
                 same, chosen = bool(private & {*kept.files}), self.asked.privacy.ledger

@@ -1,6 +1,7 @@
 """The Gaussian mechanism: f(D) + N(0, σ²) on every coordinate is (ε, δ)-DP for the right σ (law 12)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -8,6 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
+from scipy.optimize import brentq
+from scipy.special import erfcx
 
 from dpnlp import checks, events
 from dpnlp.checks import BadInput
@@ -18,6 +21,9 @@ from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 
 _FINENESS = 2**24
 """At least so many grid steps fit into σ."""
+
+_MUCH = 1e3
+"""From so many sensitivities on, neighbours are so close that σ needs a formula of its own."""
 
 
 class Calibration(StrEnum):
@@ -32,10 +38,43 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     checks.positive("epsilon", epsilon)
     checks.probability("delta", delta)
     checks.positive("sensitivity", sensitivity, "the ℓ2 distance between the answers on two neighbours")
+    if _log_delta_of_much(_MUCH, epsilon) > math.log(delta):  # for an ε far below 1, or none
+        most = math.log(_enough(epsilon, delta))
+        found = _falling(
+            lambda log: _log_delta_of_much(math.exp(log), epsilon) - math.log(delta), math.log(_MUCH), most
+        )
+        return sensitivity * math.exp(found) * (1 + 1e-10)
     with np.errstate(divide="ignore"):  # For a tiny ε it meets a δ of 0 on its way.
         root = float(get_sigma_gaussian(epsilon, delta))
-    # It is exact to 1e-12, and to 1e-14/ε of itself by cancellation; the additions keep it on the private side.
-    return sensitivity * (root * (1 + 1e-10 + 1e-13 / epsilon) + 1e-11)
+    # It is exact to 1e-12, and cancellation takes 1e-11 of it at most; the additions keep it on the private side.
+    return sensitivity * (root * (1 + 1e-9) + 1e-11)
+
+
+def _enough(epsilon: float, delta: float) -> float:
+    """A σ that is enough: twice the classical one, or that for which δ alone is, 2Φ(1/2σ) − 1 being below 1/2σ."""
+    found = min(2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon, 1 / delta)
+    if found == math.inf:
+        raise BadInput(f"epsilon = {epsilon}, delta = {delta}: no noise is large enough; choose one of them larger.")
+    return found
+
+
+def _falling(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls crosses 0."""
+    return float(brentq(excess, low, high, xtol=1e-13 * high, maxiter=1000))
+
+
+def _log_delta_of_much(sigma: float, epsilon: float) -> float:
+    """ln δ for a σ of _MUCH or more at a sensitivity of 1, or slightly more.
+
+    As e^ε is the ratio of two normal densities, δ = φ(a)(R(a) − R(b)) with a, b = εσ ∓ 1/2σ and the Mills ratio R. That
+    difference is the integral of 1 − xR(x) from a to b, which is convex: the trapezoid rule is never below it, and
+    above it by less than 1e-6 of it. So no digits are lost, as they are between two nearly equal probabilities.
+    """
+    near, far = epsilon * sigma - 0.5 / sigma, epsilon * sigma + 0.5 / sigma
+    ends = [1 - x * math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2))) for x in (near, far)]
+    # Beyond 10⁴ the difference has no digits left, and 1/x² is above it.
+    between = (ends[0] + ends[1]) / 2 if far < 1e4 else near**-2
+    return -near * near / 2 - math.log(2 * math.pi) / 2 + math.log(between / sigma)
 
 
 def analytic_epsilon(sigma: float, delta: float, sensitivity: float) -> float:
@@ -43,8 +82,14 @@ def analytic_epsilon(sigma: float, delta: float, sensitivity: float) -> float:
     checks.positive("sigma", sigma)
     checks.probability("delta", delta)
     checks.positive("sensitivity", sensitivity)
-    with np.errstate(divide="ignore"):
-        root = float(get_epsilon_gaussian(sigma / sensitivity, delta))
+    if (ratio := sigma / sensitivity) >= _MUCH:
+        if _log_delta_of_much(ratio, 0.0) <= math.log(delta):
+            return 1e-12
+        most = 2 * math.sqrt(2 * math.log(1.25 / delta)) / ratio
+        root = _falling(lambda epsilon: _log_delta_of_much(ratio, epsilon) - math.log(delta), 0.0, most)
+    else:
+        with np.errstate(divide="ignore"):
+            root = float(get_epsilon_gaussian(ratio, delta))
     return root * (1 + 1e-10) + 1e-12
 
 

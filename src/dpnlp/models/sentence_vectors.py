@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
+from dpnlp.foreign import spelled
 from dpnlp.models.alone import each_alone
 from dpnlp.models.lstm import mean
 from dpnlp.models.pretrained.encoders import Encoder, load_encoder
@@ -53,8 +54,7 @@ class SentenceEncoder:
         """The vectors of the texts, in their order."""
         if not len(texts):
             return np.zeros((0, self.width), np.float32)
-        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # A refusal would tell of the text.
-        tokens = self._tokenizer(clean, truncation=True, max_length=self.longest)["input_ids"]
+        tokens = self._tokenizer(spelled(texts), truncation=True, max_length=self.longest)["input_ids"]
         found = np.zeros((len(tokens), self.width), np.float32)
         ladder = np.array([*(length for length in LENGTHS if length < self.longest), self.longest])
         lengths = ladder[np.searchsorted(ladder, [len(ids) for ids in tokens])]

@@ -24,6 +24,7 @@ from flax import nnx
 from dpnlp import checks
 from dpnlp.data.cache import Column, Examples
 from dpnlp.data.tokens import encoded
+from dpnlp.foreign import spelled
 from dpnlp.guarantee import Exposure, Guarantee
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.models import autoencoder, word_vectors
@@ -134,12 +135,8 @@ def losses(model: nnx.Module, batch: Any) -> jax.Array:
 
 
 def read(pretrained: PretrainedAutoencoder, texts: Sequence[str]) -> Examples:
-    """Texts as tokens, cut to the words that are read, with the start before them and the end behind.
-
-    What cannot be written in UTF-8 is read as "?": a refusal would tell of the text.
-    """
-    clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-    ids = encoded(clean, pretrained.tokenizer, longest=pretrained.model.config.tokens)
+    """Texts as tokens, cut to the words that are read, with the start before them and the end behind."""
+    ids = encoded(spelled(texts), pretrained.tokenizer, longest=pretrained.model.config.tokens)
     return Examples.of((Column("ids", pretrained.tokenizer.pad_token_id, "mask"),), {"ids": ids})
 
 

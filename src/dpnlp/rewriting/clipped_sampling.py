@@ -26,7 +26,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.cache import Ragged
 from dpnlp.data.tokens import encoded
 from dpnlp.events import Event, NonPrivate
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, spelled
 from dpnlp.guarantee import Term
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
@@ -161,7 +161,7 @@ class ClippedSampling(Rewriter):
             return []
         tokenizer: Any = self.pretrained.tokenizer
         options = self.options
-        rows = Ragged.of(encoded([self.prefix + text for text in texts], tokenizer, longest=self.longest))
+        rows = Ragged.of(encoded([self.prefix + text for text in spelled(texts)], tokenizer, longest=self.longest))
         structure, weights = nnx.split(self.pretrained.model)
         key, found = Secret.drawn(self.source).key("draws"), []
         for start in range(0, len(texts), self.batch):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpnlp import checks
+from dpnlp.foreign import spelled
 from dpnlp.guarantee import Guarantee, NoiseSource
 from dpnlp.mechanisms import Gaussian, Laplace
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
@@ -61,10 +62,9 @@ class DPBart(LatentRewriter):
     def encode(self, texts: Sequence[str]) -> npt.ArrayLike:
         """z = ENC(x): [texts, n]. No text is refused, for a refusal would tell something of it, without noise.
 
-        Half a character becomes a question mark, and an entry that is no number 0.
+        An entry that is no number becomes 0.
         """
-        readable = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        return np.nan_to_num(self.autoencoder.encode(readable, self.writing.batch), nan=0.0)
+        return np.nan_to_num(self.autoencoder.encode(spelled(texts), self.writing.batch), nan=0.0)
 
     def latents(self, texts: Sequence[str]) -> Latents:
         """z': the clipped latents with their noise, which is drawn by several threads for some of the texts each."""

@@ -23,6 +23,7 @@ from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Ragged
 from dpnlp.events import Event, NonPrivate
+from dpnlp.foreign import spelled
 from dpnlp.guarantee import Exposure, Guarantee, Unit
 from dpnlp.mechanisms.metric import Metric, diameter
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below
@@ -55,9 +56,7 @@ class WordMetric(Rewriter):
         if table.ndim != 2 or len(table) != len(words):
             raise BadInput(f"vectors of shape {table.shape}: there must be one row for each of the {len(words)} words.")
         self._tokenizer  # noqa: B018  (words that are no vocabulary are refused here, not at the first text)
-        longest = diameter(table)
-        if longest == 0:
-            raise BadInput("vectors: all of them are the same; give two different words at least.")
+        longest = _longest(table)
         noise = None if self.eta == math.inf else Metric(longest, self.eta * longest, self.source)
         object.__setattr__(self, "mechanism", noise)
 
@@ -77,7 +76,7 @@ class WordMetric(Rewriter):
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
         """One text for each, of as many words, with a space between any two."""
-        tokens = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
+        tokens = self._tokenizer(spelled(texts), add_special_tokens=False)["input_ids"] if texts else []
         rows = Ragged.of(tokens)
         words = [self.vectors.words[row] for row in self._replaced(rows.numbers.astype(np.int64) - len(SPECIAL))]
         return [" ".join(words[start:end]) for start, end in itertools.pairwise(rows.offsets)]
@@ -113,6 +112,13 @@ class WordMetric(Rewriter):
         return jnp.asarray(whole.reshape(-1, size, whole.shape[1]), jnp.float32)
 
 
+def _longest(table: npt.NDArray[np.float32]) -> float:
+    """D, without which there is nothing to scale noise by."""
+    if not (found := diameter(table)):
+        raise BadInput("vectors: all of them are the same; give two different words at least.")
+    return found
+
+
 @jax.jit
 def _nearest(vectors: jax.Array, blocks: jax.Array) -> jax.Array:
     """The nearest word to each vector (v, 1), [n, d + 1]: argmin ‖v − w‖² = argmax v·w − ‖w‖²/2, block by block."""
@@ -141,4 +147,5 @@ def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_E
     """The one in the folder of a rewriter, with η = ε/D for an ε of one word. It needs no δ, and promises none."""
     packed = folder / "vectors.txt.gz"
     vectors = read_vectors(packed if packed.exists() else folder / "vectors.txt")
-    return WordMetric(vectors, checks.budget("epsilon", epsilon) / diameter(vectors.table), source)
+    longest = _longest(vectors.table)
+    return WordMetric(vectors, checks.budget("epsilon", epsilon) / longest, source)
