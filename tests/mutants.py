@@ -22,7 +22,7 @@ PLD, RDP = ("accounting/test_pld.py",), ("accounting/test_rdp.py",)
 TRAIN = ("cli/test_train.py",)
 LIFECYCLE, ATOMIC = ("runs/test_lifecycle.py",), ("test_atomic.py",)
 SUBSAMPLING, CALIBRATION = ("accounting/test_subsampling.py",), ("accounting/test_calibration.py",)
-LEDGERS = ("data/test_ledgers.py",)
+LEDGERS, STRINGS = ("data/test_ledgers.py",), ("data/test_strings.py",)
 LEDGER, COMPOSITION = ("accounting/test_ledger.py",), ("accounting/test_composition.py",)
 PRIVACY, PROVENANCE = ("runs/test_privacy.py",), ("runs/test_provenance.py",)
 IDENTITY = ("data/test_identity.py",)
@@ -1589,6 +1589,41 @@ DEFECTS = (
         "if memory.place in there or alike(memory.texts, part.texts):",
         "if memory.place in there:",
         LEDGERS,
+    ),
+    Defect(
+        "ledgers: a copy of what has no texts has none",
+        "data/ledgers.py",
+        "return alike(self.texts, part.texts) or self.copies.overlaps(part.copies)",
+        "return alike(self.texts, part.texts)",
+        LEDGERS,
+    ),
+    Defect(
+        "strings: only the first word of a line is one of a sentence",
+        "data/strings.py",
+        "range(-min(width, _COLUMNS), min(width, _COLUMNS))",
+        "range(0, 1)",
+        STRINGS,
+    ),
+    Defect(
+        "strings: texts of several lines are none",
+        "data/strings.py",
+        'yield "".join(block[1:])',
+        "pass",
+        STRINGS,
+    ),
+    Defect(
+        "strings: a file is no text",
+        "data/strings.py",
+        'yield "".join(whole)',
+        "pass",
+        STRINGS,
+    ),
+    Defect(
+        "strings: what is linked into a folder is not in it",
+        "data/strings.py",
+        "if path.is_dir() else (path,)",
+        "if path.is_dir() and not path.is_symlink() else (path,)",
+        STRINGS,
     ),
     Defect(
         "ledgers: one is charged before another refuses",

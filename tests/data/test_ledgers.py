@@ -11,9 +11,10 @@ import pytest
 
 from dpnlp.accounting.ledger import BudgetExceeded, Ledger
 from dpnlp.accounting.releases import Budget, Release
+from dpnlp.checks import BadInput
 from dpnlp.data.graph_texts import graph_of_texts
 from dpnlp.data.identity import Identity
-from dpnlp.data.ledgers import DataSet, Memory, memories
+from dpnlp.data.ledgers import NOTHING, DataSet, Memory, Part, memories
 from dpnlp.data.pairs import pairs
 from dpnlp.data.plain import plain
 from dpnlp.events import ApproximateDP, NonPrivate
@@ -174,6 +175,29 @@ def test_both_sides_of_aligned_files_and_both_files_of_a_graph_have_it(data):
     graph.charge(release())
     with pytest.raises(BudgetExceeded, match="posts"):
         graph.charge(release())
+
+
+def test_a_copy_of_what_has_no_texts_is_known_byte_by_byte(data):
+    (data / "in").mkdir()
+    for name in ("graph.npz", "nearly-empty"):
+        (data / "in" / name).write_bytes(bytes(range(256)) if name == "graph.npz" else b"1")
+    DataSet.at(data / "in").set_budget(BUDGET)
+    shutil.copytree(data / "in", data / "copy")
+    numbers = DataSet((Part(NOTHING, (data / "copy" / "graph.npz",), (data / "copy",)),))
+    with pytest.raises(BudgetExceeded, match=r"in\.ledger"):
+        numbers.charge(release(1.1))
+    few = data / "copy" / "nearly-empty"
+    DataSet((Part(NOTHING, (few,), (few,)),)).charge(release(1.1))
+
+
+def test_what_is_remembered_and_damaged_is_refused_in_a_sentence(data):
+    charge(write(data / "secret.txt"))
+    texts = Memory.of(Ledger.beside(data / "secret.txt").path).folder / "texts"
+    whole = texts.read_bytes()
+    for damaged in (whole[:-3], whole[8:16] + whole[:8]):
+        texts.write_bytes(damaged)
+        with pytest.raises(BadInput, match="would not be recognised; restore"):
+            charge(data / "secret.txt")
 
 
 def test_what_is_written_out_spoils_a_ledger_only_if_nothing_else_is_in_it(data):

@@ -1,8 +1,9 @@
 """One data set, one ledger (law 15): all ledgers that records concern, wherever and however they lie.
 
 By place: a ledger lies beside a file, or beside a folder that the file is in. By content: a machine remembers for its
-owner, under their key, of which texts each ledger is, so that a copy, a join, a subset, a packed or a shuffled file has
-the ledgers of what is in it. A release is charged to all of them or, where the budget of one refuses it, to none.
+owner, under their key, of which texts and files each ledger is, so that a copy, a join, a subset, a packed or a
+shuffled file has the ledgers of what is in it. A release is charged to all of them or, where the budget of one refuses
+it, to none.
 
 What is remembered of a ledger has a copy of it, too. That copy counts where the ledger itself is gone, or where an
 older one was put back in its place.
@@ -11,7 +12,7 @@ older one was put back in its place.
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from hashlib import blake2b
 from operator import or_
 from pathlib import Path
@@ -21,6 +22,7 @@ from dpnlp.accounting.fingerprint import fingerprint, key_path
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.accounting.releases import Budget, Release
 from dpnlp.atomic import alone, write
+from dpnlp.checks import BadInput
 from dpnlp.data.identity import Fingerprints, Identity
 from dpnlp.data.strings import files_of, strings
 from dpnlp.events import NonPrivate
@@ -47,12 +49,18 @@ class Kept(Protocol):
         ...
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """Texts, the files that they lie in, and what ledgers lie beside."""
 
     texts: Fingerprints
     files: tuple[Path, ...]
     places: tuple[Path, ...]
+
+    @cached_property
+    def copies(self) -> Fingerprints:
+        """The files themselves, by which a copy is known of what has no texts, as a graph of numbers."""
+        return Identity.of_owner().files(self.files)
 
     def ledgers(self) -> Iterator[Path]:
         """Beside the files and the folders that they are in, under the names that they are given and the real ones."""
@@ -72,6 +80,10 @@ class Known(NamedTuple):
     def texts(self) -> Fingerprints:
         """Those of the data set that the ledger is of."""
         return reduce(or_, (part.texts for part in self.parts))
+
+    def remember(self) -> None:
+        """From now on the ledger is known to be of these."""
+        self.memory.remember(self.texts, reduce(or_, (part.copies for part in self.parts)))
 
     @property
     def state(self) -> str:
@@ -127,7 +139,7 @@ class DataSet:
             for known, own in concerned:
                 known.ledger.check(own)
             for known, own in concerned:
-                known.memory.remember(known.texts)
+                known.remember()
                 known.ledger.enter(replace(own, fingerprint=known.state))
                 known.memory.keep()
 
@@ -157,7 +169,7 @@ class DataSet:
             for known in every:
                 if known.memory.place not in own and Ledger(known.memory.place).exists:
                     continue
-                known.memory.remember(known.texts)
+                known.remember()
                 known.ledger.take_over(made)
                 known.ledger.set_budget(budget.epsilon, budget.delta, budget.unit, budget.adjacency, budget.owner)
                 known.memory.keep()
@@ -180,7 +192,7 @@ class DataSet:
         held = [path.read_bytes() for path in there if path.exists()]
         yield from ((Ledger(path), Memory.of(path)) for path in there)
         for memory in memories():
-            if memory.place in there or alike(memory.texts, part.texts):
+            if memory.place in there or memory.is_of(part):
                 for ledger in memory.ledgers(held):
                     if ledger.path not in there:
                         yield ledger, memory
@@ -221,17 +233,36 @@ class Memory:
     @property
     def texts(self) -> Fingerprints:
         """Of which texts the ledger is."""
-        path = self.folder / "texts"
-        return Fingerprints.from_bytes(path.read_bytes()) if path.exists() else NOTHING
+        return self._kept("texts")
 
-    def remember(self, texts: Fingerprints) -> None:
+    @property
+    def copies(self) -> Fingerprints:
+        """Of which files it is."""
+        return self._kept("files")
+
+    def is_of(self, part: Part) -> bool:
+        """Whether the ledger is of a part of a data set, wherever that lies."""
+        return alike(self.texts, part.texts) or self.copies.overlaps(part.copies)
+
+    def remember(self, texts: Fingerprints, copies: Fingerprints = NOTHING) -> None:
         """The ledger is of these, too."""
-        known = self.texts
         if not (self.folder / _PLACE).exists():
             self.folder.mkdir(mode=0o700, exist_ok=True)
             write(self.folder / _PLACE, os.fsencode(self.place), mode=0o600)
-        if len(every := known | texts) > len(known):
-            write(self.folder / "texts", every.to_bytes(), mode=0o600)
+        for name, new in (("texts", texts), ("files", copies)):
+            known = self._kept(name)
+            if len(every := known | new) > len(known):
+                write(self.folder / name, every.to_bytes(), mode=0o600)
+
+    def _kept(self, name: str) -> Fingerprints:
+        path = self.folder / name
+        try:
+            return Fingerprints.from_bytes(path.read_bytes()) if path.exists() else NOTHING
+        except ValueError:
+            raise BadInput(
+                f"{path}: it is damaged, so that data of the ledger {self.place} would not be recognised; restore the "
+                "file from a copy, or delete it and run dpnlp ledger budget on the data again."
+            ) from None
 
     def keep(self) -> None:
         """Brings the copy up to date, where the ledger only has more than it."""
