@@ -1591,6 +1591,20 @@ DEFECTS = (
         LEDGERS,
     ),
     Defect(
+        "ledgers: the copy of one takes the place of what is remembered",
+        "data/ledgers.py",
+        'self.folder / f"{self.place.name.removesuffix(_LEDGER)}{_LEDGER}"',
+        "self.folder / self.place.name",
+        LEDGERS,
+    ),
+    Defect(
+        "ledgers: a device takes all and remembers nothing",
+        "accounting/ledger.py",
+        "if self.path.exists() and not self.path.is_file():",
+        "if False:",
+        LEDGERS,
+    ),
+    Defect(
         "ledgers: a copy of what has no texts has none",
         "data/ledgers.py",
         "return alike(self.texts, part.texts) or self.copies.overlaps(part.copies)",

@@ -190,6 +190,33 @@ def test_a_copy_of_what_has_no_texts_is_known_byte_by_byte(data):
     DataSet((Part(NOTHING, (few,), (few,)),)).charge(release(1.1))
 
 
+@pytest.mark.parametrize("name", ["texts", "place", "files", "secret.txt"])
+def test_a_ledger_may_have_any_name(data, name):
+    (data / "own").mkdir()
+    secret, chosen = write(data / "secret.txt"), data / "own" / name
+    charge(secret, chosen=chosen)
+    charge(secret, 0.1, chosen=chosen)
+    (memory,) = memories()
+    assert memory.place == chosen
+    assert memory.texts.longer == len(TEXTS)
+    chosen.unlink()
+    chosen.with_name(f"{name}.head").unlink()
+    DataSet.at(secret).set_budget(BUDGET)
+    with pytest.raises(BudgetExceeded, match=r"ε = 0\.7 is spent"):
+        charge(secret)
+
+
+def test_what_is_no_file_is_no_ledger_and_nothing_is_left(data):
+    secret, place = write(data / "secret.txt"), data / "folder"
+    place.mkdir()
+    with pytest.raises(BadInput, match="it is no file, and cannot be a ledger"):
+        charge(secret, chosen=place)
+    assert sorted(path.name for path in data.iterdir()) == ["folder", "secret.txt"]
+    assert not [*memories()]
+    with pytest.raises(BadInput, match="it is no file, and cannot be a ledger"):
+        Ledger(Path(os.devnull)).read()
+
+
 def test_what_is_remembered_and_damaged_is_refused_in_a_sentence(data):
     charge(write(data / "secret.txt"))
     texts = Memory.of(Ledger.beside(data / "secret.txt").path).folder / "texts"

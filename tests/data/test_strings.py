@@ -78,7 +78,7 @@ def test_all_that_a_run_reads_is_among_the_strings_of_the_file(write, name):
 
 def test_a_text_a_file_in_folders_of_labels_is_one_text(write):
     for n, text in enumerate(TEXTS):
-        path = write(f"films/{'pos' if n % 2 else 'neg'}/{n}.txt", text)
+        path = write(f"films/{'pos' if n % 2 else 'neg'}/{n}.txt", f"a film\n\n{text}")
     folder = path.parent.parent
     seen = Identity.of_owner().seen(labelled.labelled(folder)).texts
     assert len(DataSet.at(folder).texts.common(seen)) == len(seen) == 4

@@ -95,8 +95,20 @@ class Ledger:
         """Whether it is there, or was, as far as its anchor tells."""
         return self.path.exists() or self.head_path.exists()
 
+    @property
+    def content(self) -> bytes:
+        """All that stands in the file; nothing where there is none."""
+        self._refuse_special()
+        return self.path.read_bytes() if self.path.exists() else b""
+
+    def _refuse_special(self) -> None:
+        """Of a device, such as /dev/null, or a folder nothing would be remembered."""
+        if self.path.exists() and not self.path.is_file():
+            raise BadInput(f"{self.path}: it is no file, and cannot be a ledger; name a file, or move it away.")
+
     def read(self) -> Contents:
         """What stands in the file; nothing where there is none and never was."""
+        self._refuse_special()
         anchor = self._anchor()  # Before the ledger is looked for: where there is an anchor, there was a ledger.
         try:
             with self.path.open("rb", buffering=0) as file:
@@ -144,6 +156,7 @@ class Ledger:
 
     def _append(self, record: Release | Budget, made: bool = False) -> None:
         """Check and write are under one lock, so that two runs cannot both take what is left of the budget."""
+        self._refuse_special()
         with refusals(self.path), self.path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)

@@ -30,7 +30,7 @@ from dpnlp.guarantee import Adjacency, Unit
 from dpnlp.home import home, owner_key
 
 NOTHING = Fingerprints.of(())
-_PLACE = "place"
+_PLACE, _LEDGER = "place", ".ledger"
 _COINCIDENCE = 0.1
 """Brief texts, such as a greeting, are in many data sets. Only from this share on they make two of them alike."""
 
@@ -189,7 +189,7 @@ class DataSet:
     def _of_part(self, part: Part, new: bool) -> Iterator[tuple[Ledger, "Memory"]]:
         chosen = [self.chosen.resolve()] if self.chosen else []
         there = [path for path in (*chosen, *part.ledgers()) if Ledger(path).exists]
-        held = [path.read_bytes() for path in there if path.exists()]
+        held = [Ledger(path).content for path in there]
         yield from ((Ledger(path), Memory.of(path)) for path in there)
         for memory in memories():
             if memory.place in there or memory.is_of(part):
@@ -227,8 +227,8 @@ class Memory:
 
     @property
     def copy(self) -> Ledger:
-        """The copy."""
-        return Ledger(self.folder / self.place.name)
+        """The copy, whose name is that of nothing else here."""
+        return Ledger(self.folder / f"{self.place.name.removesuffix(_LEDGER)}{_LEDGER}")
 
     @property
     def texts(self) -> Fingerprints:
@@ -267,10 +267,7 @@ class Memory:
     def keep(self) -> None:
         """Brings the copy up to date, where the ledger only has more than it."""
         ledger, copy = Ledger(self.place), self.copy
-        if not ledger.path.exists():
-            return
-        then = copy.path.read_bytes() if copy.path.exists() else b""
-        if not ledger.path.read_bytes().startswith(then):
+        if not ledger.content or not ledger.content.startswith(copy.content):
             return
         # The anchor comes last: it never names a line that is not there, wherever a kill comes in between.
         places = (key_path(ledger), key_path(copy)), (ledger.path, copy.path), (ledger.head_path, copy.head_path)
@@ -284,8 +281,8 @@ class Memory:
         if ledger.exists:
             yield ledger
             self.keep()
-            held = [*held, ledger.path.read_bytes() if ledger.path.exists() else b""]
-        if copy.exists and not any(one.startswith(copy.path.read_bytes()) for one in held):
+            held = [*held, ledger.content]
+        if copy.exists and not any(one.startswith(copy.content) for one in held):
             yield copy
 
 
