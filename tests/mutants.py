@@ -1605,6 +1605,27 @@ DEFECTS = (
         LEDGERS,
     ),
     Defect(
+        "ledgers: a file brings nothing that was released of it into a folder with a budget",
+        "data/ledgers.py",
+        "return [made for one in other for made in one.ledger.read().releases if made.id != release.id]",
+        "return []",
+        LEDGERS,
+    ),
+    Defect(
+        "ledgers: a run does not go on once its folder has a budget",
+        "accounting/ledger.py",
+        'self._append(replace(release, fingerprint=""), made=True)',
+        "self._append(release, made=True)",
+        LEDGERS,
+    ),
+    Defect(
+        "ledgers: of a copy only that is shown which is beside it",
+        "cli/ledger.py",
+        "most = max(every, key=cost)",
+        "most = every[0]",
+        ("cli/test_ledger.py",),
+    ),
+    Defect(
         "ledgers: a copy of what has no texts has none",
         "data/ledgers.py",
         "return alike(self.texts, part.texts) or self.copies.overlaps(part.copies)",
@@ -1642,7 +1663,7 @@ DEFECTS = (
     Defect(
         "ledgers: one is charged before another refuses",
         "data/ledgers.py",
-        "            for known, own in concerned:\n                known.ledger.check(own)\n",
+        "            for known, own, made in concerned:\n                known.ledger.check(own, made)\n",
         "",
         LEDGERS,
     ),

@@ -129,6 +129,32 @@ def test_a_budget_on_a_folder_counts_what_was_released_of_its_files_before(data)
     assert len(Ledger.beside(data / "in").read().releases) == 1
 
 
+def test_a_budget_on_a_folder_counts_what_was_released_of_a_file_that_is_put_into_it(data):
+    charge(write(data / "other.txt", [f"something else of some length {n}" for n in range(12)]), 5.0)
+    charge(write(data / "a.txt"))
+    write(data / "in" / "b.txt", [f"{text} again" for text in TEXTS])
+    DataSet.at(data / "in").set_budget(BUDGET)
+    (data / "a.txt").rename(data / "in" / "a.txt")
+    ledger = Ledger.beside(data / "in")
+    for check in (DataSet.charge, DataSet.check):
+        with pytest.raises(BudgetExceeded, match=r"in\.ledger: ε = 0\.6 is spent"):
+            check(DataSet.read(plain(data / "in" / "a.txt")), release(0.5))
+        assert not ledger.read().releases
+    charge(data / "in" / "a.txt", 0.3)
+    assert spent(data / "in") == 0.9
+    assert len(ledger.read().releases) == 2
+
+
+def test_a_run_goes_on_where_a_budget_was_set_on_its_folder(data):
+    secret, run = write(data / "in" / "a.txt"), release(run="f" * 16)
+    DataSet.read(plain(secret)).charge(run)
+    DataSet.at(data / "in").set_budget(BUDGET)
+    DataSet.read(plain(secret)).charge(run)
+    assert spent(data / "in") == 0.6
+    with pytest.raises(BadInput, match="for something else"):
+        DataSet.read(plain(secret)).charge(release(0.1, run="f" * 16))
+
+
 def test_no_ledger_is_charged_where_one_refuses(data):
     secret, more = write(data / "secret.txt"), write(data / "more.txt", [f"{text} again" for text in TEXTS])
     charge(more)

@@ -78,6 +78,10 @@ class Fingerprints:
     def __or__(self, other: "Fingerprints") -> "Fingerprints":
         return Fingerprints(np.union1d(self.numbers, other.numbers))
 
+    def without(self, other: "Fingerprints") -> "Fingerprints":
+        """Those that are not in the other set."""
+        return Fingerprints(np.setdiff1d(self.numbers, other.numbers, assume_unique=True))
+
     @property
     def longer(self) -> int:
         """How many are of texts that are too long to be the same by coincidence."""

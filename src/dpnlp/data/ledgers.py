@@ -10,7 +10,7 @@ older one was put back in its place.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from hashlib import blake2b
@@ -116,6 +116,12 @@ class DataSet:
         texts = Fingerprints.of(identity.text(text) for file in files for text in strings(file) if text.strip())
         return cls((Part(texts, files, (path,)),))
 
+    @classmethod
+    def known(cls, path: Path) -> "DataSet":
+        """The same, as far as the ledger beside it is known to be of something; else it is read."""
+        texts = Memory.of(Ledger.beside(path).path).texts
+        return cls((Part(texts, (), (path,)),)) if len(texts) else cls.at(path)
+
     def __or__(self, other: "DataSet") -> "DataSet":
         """Both together."""
         return replace(self, parts=self.parts + other.parts)
@@ -135,18 +141,21 @@ class DataSet:
         What is written out in clear spoils the promise for all of a ledger's texts only if there are no others.
         """
         with alone(home() / "ledgers"):
-            concerned = [(known, _of(release, known, others)) for known in self._known()]
-            for known, own in concerned:
-                known.ledger.check(own)
-            for known, own in concerned:
+            every = self._known()
+            concerned = [(known, _of(release, known, others), _before(release, known, every)) for known in every]
+            for known, own, made in concerned:
+                known.ledger.check(own, made)
+            for known, own, made in concerned:
                 known.remember()
+                known.ledger.take_over(made)
                 known.ledger.enter(replace(own, fingerprint=known.state))
                 known.memory.keep()
 
     def check(self, release: Release) -> None:
         """Refuses what the budget of any of its ledgers does not allow, and enters nothing."""
-        for ledger in self.ledgers():
-            ledger.check(release)
+        every = self._known(new=False)
+        for known in every:
+            known.ledger.check(release, _before(release, known, every))
 
     def write_out(self, what: str, others: Fingerprints = NOTHING) -> None:
         """Enters that texts of it, or exact scores on them, are written out. Once is enough: again tells no more.
@@ -200,6 +209,16 @@ class DataSet:
             if path not in there:
                 memory = Memory.of(path)
                 yield (Ledger(path) if os.access(path.parent, os.W_OK) else memory.copy), memory
+
+
+def _before(release: Release, known: Known, every: Sequence[Known]) -> list[Release]:
+    """What was released of texts that have come to a ledger with a budget, as those of a file put into its folder."""
+    here = {path for part in known.parts for path in part.ledgers()}
+    if known.memory.place not in here or known.ledger.read().budget is None:
+        return []
+    come = known.texts.without(known.memory.texts)
+    other = (one for one in every if one.ledger.path != known.ledger.path and alike(one.memory.texts, come))
+    return [made for one in other for made in one.ledger.read().releases if made.id != release.id]
 
 
 def _of(release: Release, known: Known, others: Fingerprints) -> Release:
