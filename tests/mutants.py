@@ -1577,6 +1577,13 @@ DEFECTS = (
         ("accounting/test_merging.py",),
     ),
     Defect(
+        "merging: normal noise joined to less than it cost",
+        "accounting/merging.py",
+        "math.fsum(times * (1",
+        "math.fsum((1",
+        ("accounting/test_merging.py::test_what_cannot_be_merged_makes_nothing_else_costlier", *LEDGER),
+    ),
+    Defect(
         "merging: drawn less often than it was",
         "accounting/merging.py",
         "return PoissonSampled(min(1.0, _up(q, width)), less)",
@@ -1624,6 +1631,13 @@ DEFECTS = (
         "most = max(every, key=cost)",
         "most = every[0]",
         ("cli/test_ledger.py",),
+    ),
+    Defect(
+        "ledgers: a budget lets pass answers to what it is for",
+        "cli/streams.py",
+        'write_out(f"{by}: what it answers", new=False)',
+        "ledgers()",
+        ("redteam/test_leaks.py::test_no_answers_to_texts_with_a_budget_are_written",),
     ),
     Defect(
         "ledgers: a copy of what has no texts has none",

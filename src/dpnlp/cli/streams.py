@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -36,6 +38,17 @@ def texts(path: Path | None) -> Iterator[Iterator[str]]:
         raise BadInput(
             f"{path or 'standard input'}: it is not valid UTF-8 ({error.reason}); convert it first."
         ) from None
+
+
+def enter_answered(by: str, *paths: str | Path | None) -> None:
+    """Tells the ledgers of texts in files that answers to them are written out, which says much of what is in them.
+
+    A budget refuses that. No ledger is begun: most files that are answered to are nobody's secret.
+    """
+    from dpnlp.data.ledgers import DataSet
+
+    if files := [Path(path) for path in paths if path and Path(path).is_file()]:
+        reduce(or_, map(DataSet.at, files)).write_out(f"{by}: what it answers", new=False)
 
 
 @contextmanager

@@ -135,13 +135,14 @@ class DataSet:
         """All that concern it and are there."""
         return [known.ledger for known in self._known(new=False)]
 
-    def charge(self, release: Release, others: Fingerprints = NOTHING) -> None:
+    def charge(self, release: Release, others: Fingerprints = NOTHING, new: bool = True) -> None:
         """Enters a release before it is made. No ledger has it if the budget of one refuses it.
 
-        What is written out in clear spoils the promise for all of a ledger's texts only if there are no others.
+        What is written out in clear spoils the promise for all of a ledger's texts only if there are no others. Without
+        `new` ones it is entered in those ledgers alone that are there.
         """
         with alone(home() / "ledgers"):
-            every = self._known()
+            every = self._known(new)
             concerned = [(known, _of(release, known, others), _before(release, known, every)) for known in every]
             for known, own, made in concerned:
                 known.ledger.check(own, made)
@@ -157,14 +158,14 @@ class DataSet:
         for known in every:
             known.ledger.check(release, _before(release, known, every))
 
-    def write_out(self, what: str, others: Fingerprints = NOTHING) -> None:
+    def write_out(self, what: str, others: Fingerprints = NOTHING, new: bool = True) -> None:
         """Enters that texts of it, or exact scores on them, are written out. Once is enough: again tells no more.
 
         `others` are further texts in the same files, which are not.
         """
         mark = blake2b(what.encode() + b"\0" + self.texts.to_bytes(), key=owner_key(), digest_size=8).hexdigest()
         clear = Release.now(mark, what, NonPrivate(), Unit.EXAMPLE, Adjacency.ADD_REMOVE)
-        self.charge(replace(clear, in_clear=True), others)
+        self.charge(replace(clear, in_clear=True), others, new)
 
     def set_budget(self, budget: Budget) -> None:
         """Sets it in the ledgers beside the data, and in copies of those that are gone; others keep their own.
