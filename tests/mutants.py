@@ -1640,6 +1640,13 @@ DEFECTS = (
         ("redteam/test_leaks.py::test_no_answers_to_texts_with_a_budget_are_written",),
     ),
     Defect(
+        "a vocabulary that was taken away is made again for nothing",
+        "cli/vocabulary.py",
+        "if run.endswith(_MADE) and not unfinished(self.output.absolute()).exists():",
+        "if False:",
+        (f"{VOCABULARY[0]}::test_a_vocabulary_that_was_made_and_taken_away_is_made_again_for_another_price",),
+    ),
+    Defect(
         "ledgers: a copy of what has no texts has none",
         "data/ledgers.py",
         "return alike(self.texts, part.texts) or self.copies.overlaps(part.copies)",
