@@ -479,8 +479,8 @@ DEFECTS = (
     Defect(
         "fingerprints of records without a key",
         "data/identity.py",
-        "blake2b(key=self.key, digest_size",
-        "blake2b(digest_size",
+        'blake2b(key=self.key, digest_size=_BYTES, person=b"dpnlp record")',
+        'blake2b(digest_size=_BYTES, person=b"dpnlp record")',
         IDENTITY,
     ),
     Defect(
@@ -1565,8 +1565,8 @@ DEFECTS = (
     Defect(
         "ledgers: a folder's budget forgets what its files have spent",
         "data/ledgers.py",
-        "                known.ledger.take_over(made)\n",
-        "",
+        "known.ledger.take_over(made)\n                known.ledger.set_budget(",
+        "known.ledger.set_budget(",
         LEDGERS,
     ),
     Defect(
@@ -1593,7 +1593,7 @@ DEFECTS = (
     Defect(
         "ledgers: a copy has none",
         "data/ledgers.py",
-        "if memory.place in there or alike(memory.texts, part.texts):",
+        "if memory.place in there or memory.is_of(part):",
         "if memory.place in there:",
         LEDGERS,
     ),
@@ -1705,7 +1705,7 @@ DEFECTS = (
     Defect(
         "ledgers: one that is gone is forgotten",
         "data/ledgers.py",
-        "if copy.exists and not any(one.startswith(copy.path.read_bytes()) for one in held):",
+        "if copy.exists and not any(one.startswith(copy.content) for one in held):",
         "if False:",
         LEDGERS,
     ),
@@ -1747,7 +1747,7 @@ DEFECTS = (
     Defect(
         "ledger: a run may become another one under its id",
         "accounting/ledger.py",
-        "if replace(release, time=earlier.time) != earlier:",
+        "if replace(release, time=earlier.time, fingerprint=state) != earlier:",
         "if False:",
         LEDGER,
     ),
