@@ -32,6 +32,11 @@ def fsync_path(path: Path) -> None:
         os.close(opened)
 
 
+def unfinished(folder: Path) -> Path:
+    """Where a folder is made that is not in its place yet."""
+    return _beside(folder, _UNFINISHED)
+
+
 def is_passing(name: str) -> bool:
     """Whether a file or folder of this name is there only while something is written or somebody works beside it."""
     return name.startswith(".") and name.endswith((_UNFINISHED, _LOCK))

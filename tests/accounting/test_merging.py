@@ -11,7 +11,16 @@ from dpnlp.accounting import pld
 from dpnlp.accounting.ledger import Ledger, _seal, _sha256
 from dpnlp.accounting.merging import EXACT, MOST, costlier, merged
 from dpnlp.accounting.releases import Contents, Release
-from dpnlp.events import ApproximateDP, Composed, Gaussian, Laplace, PoissonSampled, RandomizedResponse, Repeated
+from dpnlp.events import (
+    ApproximateDP,
+    Composed,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    RandomizedResponse,
+    Repeated,
+)
 from dpnlp.guarantee import Adjacency, Unit
 
 SOME = st.floats(0.3, 20)
@@ -52,6 +61,25 @@ def test_few_unlike_releases_stay_as_they_are_and_many_become_few():
         assert (found == atoms) == (many == EXACT)
         assert found.total() == many
         assert len(found) <= (EXACT if many == EXACT else MOST)
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        [Gaussian(20 + n * 0.37) for n in range(30)],
+        [Gaussian(1e200), *(Gaussian(30 + n * 0.37) for n in range(30))],
+        [FixedSizeSampled(10_000 + n, 10, Gaussian(4.0)) for n in range(30)],
+    ],
+)
+def test_what_cannot_be_merged_makes_nothing_else_costlier(unlike):
+    """Many releases with normal noise, or of unlike numbers of records, beside one that could be taken for another."""
+    atoms = Counter({**dict.fromkeys(unlike, 3), PoissonSampled(0.01, Gaussian(1.0)): 300})
+    adjacency = Adjacency.REPLACE if isinstance(unlike[-1], FixedSizeSampled) else ADD_REMOVE
+    exact, found = (
+        pld.epsilon(Composed(tuple(Repeated(atom, times) for atom, times in some.items())), 1e-6, adjacency)
+        for some in (atoms, merged(atoms))
+    )
+    assert exact * (1 - 1e-9) <= found <= 1.02 * exact
 
 
 def test_releases_that_are_nearly_alike_are_merged_no_further_than_that():

@@ -1,5 +1,7 @@
 """`dpnlp ledger ...`, run as a person runs it."""
 
+import contextlib
+import io
 import json
 import shlex
 
@@ -51,6 +53,28 @@ def test_releases_are_composed_and_not_added_up(ledger):
     assert shown["epsilon"] == pytest.approx(pld.epsilon(composed, 1e-6, Adjacency.ADD_REMOVE))
     assert shown["epsilon"] < 4 * pld.epsilon(Gaussian(4.0), 1e-6, Adjacency.ADD_REMOVE)
     assert [release["what"] for release in shown["releases"]] == ["run-0", "run-1", "run-2", "run-3", "counts"]
+
+
+def test_what_is_shown_of_a_copy_and_of_a_ledger_that_was_put_back_is_all_that_was_released(ledger, corpus):
+    def shown(file):
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+            assert main(["ledger", str(file), "--delta", "1e-6", "--json"]) == 0
+        return round(json.loads(out.getvalue())["epsilon"], 3)
+
+    corpus.write_text('{"text": "a secret of more than sixteen letters"}\n')
+    ledger("add", "--what first --epsilon 0.5")
+    old = {path: path.read_bytes() for path in corpus.parent.glob("corpus.jsonl.ledger*")}
+    copy, third = corpus.with_name("copy.jsonl"), corpus.with_name("third.jsonl")
+    copy.write_bytes(corpus.read_bytes())
+    third.write_bytes(corpus.read_bytes())
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main(["ledger", "add", str(copy), "--what", "second", "--epsilon", "0.25"]) == 0
+    assert [shown(corpus), shown(copy), shown(third)] == [0.75] * 3
+    assert "has only a part" not in ledger("show", "--delta 1e-6")[2]
+    for path, content in old.items():
+        path.write_bytes(content)
+    assert shown(corpus) == 0.75
+    assert "corpus.jsonl.ledger: it has only a part of what was released" in ledger("show", "--delta 1e-6")[2]
 
 
 def test_what_would_exceed_the_budget_is_refused_before_anything_is_written(ledger, corpus):

@@ -3,11 +3,13 @@
 import json
 import math
 import re
+import sys
 
 import pytest
 from transformers import AutoTokenizer
 
 from dpnlp.accounting.ledger import Ledger
+from dpnlp.cli.vocabulary import Vocabulary
 from dpnlp.events import ApproximateDP, Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Exposure, Unit
 from dpnlp.models.pretrained import load_tokenizer
@@ -59,6 +61,20 @@ def test_a_public_vocabulary_of_parts_of_words(home, dpnlp):
     found = json.loads(out)
     assert found["signature"] is None
     assert len(AutoTokenizer.from_pretrained(home / "parts")) == found["tokens"] <= 300
+
+
+def test_a_vocabulary_that_was_made_and_taken_away_is_made_again_for_another_price(home, dpnlp, chats, monkeypatch):
+    """Killed when its folder was in its place, with nothing left to do but to forget that it had begun."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Vocabulary, "_forget", lambda self: sys.exit(137))
+        with pytest.raises(SystemExit):
+            dpnlp(f"{PRIVATE} taken --lower --words 8")
+    assert (home / ".taken.charged").exists()
+    (home / "taken").rename(home / "away")
+    assert dpnlp(f"{PRIVATE} taken --lower --words 8")[0] == 0
+    assert not (home / ".taken.charged").exists()
+    runs = [Run(home / name).id for name in ("away", "taken")]
+    assert [release.id for release in Ledger.beside(chats).read().releases] == runs
 
 
 def test_a_private_vocabulary_is_promised_charged_and_gives_nobody_away(home, dpnlp, chats):

@@ -11,9 +11,10 @@ import pytest
 
 from dpnlp.accounting.ledger import BudgetExceeded, Ledger
 from dpnlp.accounting.releases import Budget, Release
+from dpnlp.checks import BadInput
 from dpnlp.data.graph_texts import graph_of_texts
 from dpnlp.data.identity import Identity
-from dpnlp.data.ledgers import DataSet, Memory, memories
+from dpnlp.data.ledgers import NOTHING, DataSet, Memory, Part, memories
 from dpnlp.data.pairs import pairs
 from dpnlp.data.plain import plain
 from dpnlp.events import ApproximateDP, NonPrivate
@@ -128,6 +129,32 @@ def test_a_budget_on_a_folder_counts_what_was_released_of_its_files_before(data)
     assert len(Ledger.beside(data / "in").read().releases) == 1
 
 
+def test_a_budget_on_a_folder_counts_what_was_released_of_a_file_that_is_put_into_it(data):
+    charge(write(data / "other.txt", [f"something else of some length {n}" for n in range(12)]), 5.0)
+    charge(write(data / "a.txt"))
+    write(data / "in" / "b.txt", [f"{text} again" for text in TEXTS])
+    DataSet.at(data / "in").set_budget(BUDGET)
+    (data / "a.txt").rename(data / "in" / "a.txt")
+    ledger = Ledger.beside(data / "in")
+    for check in (DataSet.charge, DataSet.check):
+        with pytest.raises(BudgetExceeded, match=r"in\.ledger: ε = 0\.6 is spent"):
+            check(DataSet.read(plain(data / "in" / "a.txt")), release(0.5))
+        assert not ledger.read().releases
+    charge(data / "in" / "a.txt", 0.3)
+    assert spent(data / "in") == 0.9
+    assert len(ledger.read().releases) == 2
+
+
+def test_a_run_goes_on_where_a_budget_was_set_on_its_folder(data):
+    secret, run = write(data / "in" / "a.txt"), release(run="f" * 16)
+    DataSet.read(plain(secret)).charge(run)
+    DataSet.at(data / "in").set_budget(BUDGET)
+    DataSet.read(plain(secret)).charge(run)
+    assert spent(data / "in") == 0.6
+    with pytest.raises(BadInput, match="for something else"):
+        DataSet.read(plain(secret)).charge(release(0.1, run="f" * 16))
+
+
 def test_no_ledger_is_charged_where_one_refuses(data):
     secret, more = write(data / "secret.txt"), write(data / "more.txt", [f"{text} again" for text in TEXTS])
     charge(more)
@@ -174,6 +201,56 @@ def test_both_sides_of_aligned_files_and_both_files_of_a_graph_have_it(data):
     graph.charge(release())
     with pytest.raises(BudgetExceeded, match="posts"):
         graph.charge(release())
+
+
+def test_a_copy_of_what_has_no_texts_is_known_byte_by_byte(data):
+    (data / "in").mkdir()
+    for name in ("graph.npz", "nearly-empty"):
+        (data / "in" / name).write_bytes(bytes(range(256)) if name == "graph.npz" else b"1")
+    DataSet.at(data / "in").set_budget(BUDGET)
+    shutil.copytree(data / "in", data / "copy")
+    numbers = DataSet((Part(NOTHING, (data / "copy" / "graph.npz",), (data / "copy",)),))
+    with pytest.raises(BudgetExceeded, match=r"in\.ledger"):
+        numbers.charge(release(1.1))
+    few = data / "copy" / "nearly-empty"
+    DataSet((Part(NOTHING, (few,), (few,)),)).charge(release(1.1))
+
+
+@pytest.mark.parametrize("name", ["texts", "place", "files", "secret.txt"])
+def test_a_ledger_may_have_any_name(data, name):
+    (data / "own").mkdir()
+    secret, chosen = write(data / "secret.txt"), data / "own" / name
+    charge(secret, chosen=chosen)
+    charge(secret, 0.1, chosen=chosen)
+    (memory,) = memories()
+    assert memory.place == chosen
+    assert memory.texts.longer == len(TEXTS)
+    chosen.unlink()
+    chosen.with_name(f"{name}.head").unlink()
+    DataSet.at(secret).set_budget(BUDGET)
+    with pytest.raises(BudgetExceeded, match=r"ε = 0\.7 is spent"):
+        charge(secret)
+
+
+def test_what_is_no_file_is_no_ledger_and_nothing_is_left(data):
+    secret, place = write(data / "secret.txt"), data / "folder"
+    place.mkdir()
+    with pytest.raises(BadInput, match="it is no file, and cannot be a ledger"):
+        charge(secret, chosen=place)
+    assert sorted(path.name for path in data.iterdir()) == ["folder", "secret.txt"]
+    assert not [*memories()]
+    with pytest.raises(BadInput, match="it is no file, and cannot be a ledger"):
+        Ledger(Path(os.devnull)).read()
+
+
+def test_what_is_remembered_and_damaged_is_refused_in_a_sentence(data):
+    charge(write(data / "secret.txt"))
+    texts = Memory.of(Ledger.beside(data / "secret.txt").path).folder / "texts"
+    whole = texts.read_bytes()
+    for damaged in (whole[:-3], whole[8:16] + whole[:8]):
+        texts.write_bytes(damaged)
+        with pytest.raises(BadInput, match="would not be recognised; restore"):
+            charge(data / "secret.txt")
 
 
 def test_what_is_written_out_spoils_a_ledger_only_if_nothing_else_is_in_it(data):

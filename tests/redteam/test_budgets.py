@@ -106,3 +106,26 @@ def test_nothing_is_written_out_or_made_without_privacy_past_a_budget(home, repo
             code, _, err = run_in(home, line)
             passed += code == 0 or "ledger" not in err
     report("releases without privacy past a budget", 0, passed)
+
+
+def speech(n):
+    return f"WHO {n % 20}:\ngood morning to you all\nsaid patient number {n}\n\n"
+
+
+def test_a_budget_on_a_file_that_no_run_has_read_binds_readers_of_a_copy(home, report):
+    """Speeches of several lines, which nobody can tell from other lines, and a folder that is linked into another."""
+    play = "".join(map(speech, range(200)))
+    (home / "in" / "play.txt").write_text(play)
+    (home / "copy.txt").write_text(play)
+    (home / "far").mkdir()
+    lines(home / "far" / "others.txt", OTHERS)
+    (home / "in" / "link").symlink_to(home / "far")
+    assert run_in(home, "ledger budget in --epsilon 1 --delta 1e-3")[0] == 0
+    passed = [
+        run_in(home, SPEND.format("made", file, "").replace("1.8", "4"))[0] == 0
+        for file in ("in/link/others.txt", "far/others.txt")
+    ]
+    for file in ("in/play.txt", "copy.txt"):
+        line = SPEND.format("made", "", f"--data.corpus plays --data.folder {file}").replace("--data.train  ", "")
+        passed.append(run_in(home, line.replace("1.8", "4"))[0] == 0)
+    report("releases past a budget on files that were never read", 0, sum(passed))

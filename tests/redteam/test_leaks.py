@@ -122,3 +122,21 @@ def test_no_training_text_or_node_stands_in_any_file_of_a_run(home, report):
     }
     found = {name for path in files(home / "runs" / "posts") for name in names if name.encode() in path.read_bytes()}
     report("training nodes in the files of a run", 0, len(found))
+
+
+def test_no_answers_to_texts_with_a_budget_are_written(home, report):
+    """What a model answers to a text, such as its translation, says much of what is in it."""
+    kept = home / "kept"
+    kept.mkdir()
+    said = [json.loads(line)["text"] for line in (home / "private.jsonl").read_text().splitlines()]
+    for folder in (kept, home):
+        (folder / "said.txt").write_text("".join(f"{text} of more than sixteen letters\n" for text in said))
+        graphs.write(folder, "others", *graphs.nodes())
+    others = "--data.texts others.jsonl --data.edges others.tsv"
+    lines = ("predict runs/labels said.txt", "generate runs/chats said.txt", f"predict runs/posts {others}")
+    assert [run_in(home, f"{line} --output out.txt")[0] for line in lines] == [0] * 3
+    assert not (home / "said.txt.ledger").exists()
+    (home / "out.txt").unlink()
+    assert run_in(home, "ledger budget kept --epsilon 8 --delta 1e-3")[0] == 0
+    passed = [run_in(home, f"{line} --output out.txt")[0] != 2 or (home / "out.txt").exists() for line in lines]
+    report("answers to texts with a budget", 0, sum(passed))

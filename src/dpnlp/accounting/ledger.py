@@ -95,8 +95,20 @@ class Ledger:
         """Whether it is there, or was, as far as its anchor tells."""
         return self.path.exists() or self.head_path.exists()
 
+    @property
+    def content(self) -> bytes:
+        """All that stands in the file; nothing where there is none."""
+        self._refuse_special()
+        return self.path.read_bytes() if self.path.exists() else b""
+
+    def _refuse_special(self) -> None:
+        """Of a device, such as /dev/null, or a folder nothing would be remembered."""
+        if self.path.exists() and not self.path.is_file():
+            raise BadInput(f"{self.path}: it is no file, and cannot be a ledger; name a file, or move it away.")
+
     def read(self) -> Contents:
         """What stands in the file; nothing where there is none and never was."""
+        self._refuse_special()
         anchor = self._anchor()  # Before the ledger is looked for: where there is an anchor, there was a ledger.
         try:
             with self.path.open("rb", buffering=0) as file:
@@ -129,21 +141,28 @@ class Ledger:
         self._append(release)
 
     def take_over(self, releases: Iterable[Release]) -> None:
-        """Records releases that were made already, whatever the budget says; each once."""
+        """Records releases that were made already, whatever the budget says; each once.
+
+        Which state of the data they saw is told under the key of another ledger, so it is left out.
+        """
         known = {release.id for release in self.read().releases}
         for release in releases:
             if release.id not in known:
                 known.add(release.id)
-                self._append(release, made=True)
+                self._append(replace(release, fingerprint=""), made=True)
 
-    def check(self, release: Release) -> None:
-        """Refuses what the budget does not allow, and records nothing."""
+    def check(self, release: Release, made: Iterable[Release] = ()) -> None:
+        """Refuses what the budget does not allow, after what was made and is to be taken over; records nothing."""
         contents = self.read()
+        known = {earlier.id for earlier in contents.releases}
+        before = {earlier.id: earlier for earlier in made if earlier.id not in known}
+        contents = replace(contents, releases=(*contents.releases, *before.values()))
         if contents.budget and release.id not in {earlier.id for earlier in contents.releases}:
             self._refuse_excess(contents, contents.budget, release)
 
     def _append(self, record: Release | Budget, made: bool = False) -> None:
         """Check and write are under one lock, so that two runs cannot both take what is left of the budget."""
+        self._refuse_special()
         with refusals(self.path), self.path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -211,7 +230,8 @@ class Ledger:
         """Whether this release stands in the ledger already; another one under its id is refused."""
         for earlier in contents.releases:
             if earlier.id == release.id:
-                if replace(release, time=earlier.time) != earlier:
+                state = release.fingerprint if earlier.fingerprint else ""
+                if replace(release, time=earlier.time, fingerprint=state) != earlier:
                     raise BadInput(
                         f"{self.path}: release {release.id} is charged already, but for something else; start another "
                         "run instead of resuming this one."

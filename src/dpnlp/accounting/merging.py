@@ -21,7 +21,8 @@ from dpnlp.events import (
 )
 
 EXACT, MOST = 24, 10
-"""Up to so many unlike releases are composed as they are; of more of them so many are made at most."""
+"""Up to so many unlike releases are composed as they are; of more of them so many are made at most, or twice as many as
+there are of kinds that are never taken for alike."""
 _FINEST, _COARSEST = 2.0**-10, 1.0
 """By how much, as a power of e, releases may differ that are taken for alike: first, and at most."""
 
@@ -30,20 +31,33 @@ def merged(atoms: Counter[Atom]) -> Counter[Atom]:
     """Few unlike releases that cost no less than these together."""
     if len(atoms) <= EXACT:
         return atoms
-    some, width = list(atoms)[:: max(1, len(atoms) // (4 * MOST))], _FINEST
-    while width < _COARSEST and len({costlier(atom, width) for atom in some}) > MOST:
+    atoms = _joined(atoms)
+    least = len({costlier(atom, _COARSEST) for atom in atoms})  # Some are of kinds that are never taken for alike.
+    most, width = max(MOST, 2 * least), _FINEST
+    some = list(atoms)[:: max(1, len(atoms) // (4 * most))]
+    while width < _COARSEST and len({costlier(atom, width) for atom in some}) > most:
         width *= 1.2
     while True:
         found = Counter[Atom]()
         for atom, times in atoms.items():
             found[costlier(atom, width)] += times
-        if len(found) <= MOST or width >= _COARSEST:
+        if len(found) <= most or width >= _COARSEST:
             return found
         width *= 1.2
 
 
+def _joined(atoms: Counter[Atom]) -> Counter[Atom]:
+    """The same with all normal noise as one: it composes exactly, to 1/z² = Σ 1/z_i², of which float64 takes little."""
+    normal = {atom: times for atom, times in atoms.items() if isinstance(atom, Gaussian)}
+    precision = math.fsum(times * (1 / atom.noise_multiplier) ** 2 for atom, times in normal.items())
+    if not 0 < precision < math.inf:
+        return atoms
+    others = Counter({atom: times for atom, times in atoms.items() if atom not in normal})
+    return others + Counter({Gaussian((1 - 1e-12) / math.sqrt(precision)): 1})
+
+
 def costlier(atom: Atom, width: float) -> Atom:
-    """A release that costs no less, the same for all of about the same size. Normal noise composes exactly anyway."""
+    """A release that costs no less, the same for all of about the same size. All normal noise is one already."""
     match atom:
         case Laplace(z):
             return Laplace(_down(z, width))

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.places import check_file
-from dpnlp.cli.streams import texts, written
+from dpnlp.cli.streams import refuse_answers, texts, written
 from dpnlp.cli.tasks import task_of, verb_of
 
 WRITING = ("translation", "modelling")
@@ -43,6 +43,7 @@ class Generate(ABC):
         """A line for each line, in their order."""
         check_file("--output", self.output, (self.model, self.input))
         lines = self.lines()
+        refuse_answers(f"dpnlp generate {Path(self.model).name}", self.input)
         typed = self.input is None and sys.stdin.isatty()
         if typed:
             print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)

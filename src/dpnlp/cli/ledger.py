@@ -39,8 +39,7 @@ class Show:
 
     def run(self) -> None:
         """Answers on stdout."""
-        ledger = _ledger(self.dataset)
-        contents = ledger.read()
+        ledger, contents = self._fullest()
         for warning in contents.warnings:
             warn(warning)
         spent = self._spent(contents)
@@ -48,6 +47,27 @@ class Show:
             print_json(_entry(ledger, contents, spent))
         else:
             _print(ledger, contents, spent)
+
+    def _fullest(self) -> tuple[Ledger, Contents]:
+        """The ledger beside the data or, where another one of their texts has more, that: no text costs more than it.
+
+        So it is for a copy, whose ledger is younger than that of the original, and for a ledger that was put back.
+        """
+        beside = Ledger.beside(self.dataset)
+        others = [ledger for ledger in DataSet.known(self.dataset).ledgers() if ledger.path != beside.path]
+        every = [(ledger, ledger.read()) for ledger in (beside, *others)]
+        own = every[0][1]
+        budget = own.budget or next((contents.budget for _, contents in every if contents.budget), None)
+        every = [(ledger, replace(contents, budget=budget)) for ledger, contents in every]
+
+        def cost(found: tuple[Ledger, Contents]) -> float:
+            spent = self._spent(found[1])
+            return len(found[1].counted) if spent is None else spent.epsilon
+
+        most = max(every, key=cost)  # The first of them, where several have the same.
+        if most[0] is not beside and beside.exists:
+            warn(f"{beside.path}: it has only a part of what was released of these texts; {most[0].path} has more.")
+        return most
 
     def _spent(self, contents: Contents) -> Spent | None:
         """Where neither the call nor a budget gives a δ, there is nothing to compose at."""
@@ -121,12 +141,6 @@ class Add:
             raise BadInput(
                 f"--event = {shown(self.event)}: it is not valid JSON; give what privacy.json has."
             ) from None
-
-
-def _ledger(dataset: Path) -> Ledger:
-    """The ledger beside the data or, where there is none, one that is of their texts."""
-    beside = Ledger.beside(dataset)
-    return beside if beside.exists else next(iter(DataSet.at(dataset).ledgers()), beside)
 
 
 def _entry(ledger: Ledger, contents: Contents, spent: Spent | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dpnlp.cli.places import check_file
 from dpnlp.cli.sections import Scoring, changed
 from dpnlp.cli.splits import apart, remembered
 from dpnlp.cli.start import Start, data_of
-from dpnlp.cli.streams import written
+from dpnlp.cli.streams import refuse_answers, written
 from dpnlp.cli.train import Train
 from dpnlp.cli.training import Job, Scored
 from dpnlp.guarantee import Exposure
@@ -302,6 +302,9 @@ class PredictNodes:
         network = door.open(load_network, self.model)
         data = changed(data_of(run, self.task, Data) if run else Data(), self.data)
         graph = replace(data, texts=self.data.texts, edges=self.data.edges).unlabelled(network.classes, door)
+        refuse_answers(
+            f"dpnlp predict {Path(self.model).name}", *map(Path, filter(None, (self.data.texts, self.data.edges)))
+        )
         seen = _seen(graph, network.aggregations, network.base)
         with written(self.output) as output:
             for answer in Nodes(network.model, network.classes).predict(seen):

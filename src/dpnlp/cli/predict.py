@@ -12,7 +12,7 @@ from dpnlp.cli.config import option, shown
 from dpnlp.cli.generate import WRITING
 from dpnlp.cli.places import check_file
 from dpnlp.cli.ranges import SIZE
-from dpnlp.cli.streams import texts, written
+from dpnlp.cli.streams import refuse_answers, texts, written
 from dpnlp.cli.tasks import first_of, flag_of, task_of, verb_of
 from dpnlp.runs.provenance import Door
 
@@ -48,6 +48,7 @@ class Predict(ABC):
 
         check_file("--output", self.output, (self.model, self.input))
         task = opened(self.model, self.task, self.computes, self.longest, Door())
+        refuse_answers(f"dpnlp predict {Path(self.model).name}", self.input)
         with texts(self.input) as lines, written(self.output) as output:
             numbered = enumerate((line.rstrip("\r\n") for line in lines), 1)
             while some := list(islice(numbered, AT_ONCE)):

@@ -23,8 +23,8 @@ from dpnlp.cli.splits import refuse_shared
 from dpnlp.data.learned import Learned
 from dpnlp.data.ledgers import NOTHING, DataSet, alike
 from dpnlp.data.plain import plain
-from dpnlp.events import Composed, Event, NonPrivate, Repeated
-from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Term, Unit
+from dpnlp.events import Composed, Event, Repeated
+from dpnlp.guarantee import Exposure, Guarantee, Term
 from dpnlp.home import home, owned, owner_key
 from dpnlp.mechanisms import RandomizedResponse
 from dpnlp.mechanisms.randomness import FixedSeed, seeded
@@ -272,8 +272,7 @@ class Rewriting:
         So is a label in clear. That is no part of a text, but of all that a person is promised.
         """
         if Exposure.LABELS in self.own.not_covered and self.own.unit.is_counted_by_owner:
-            what = f"dpnlp rewrite {self.asked.name}: labels in clear"
-            data.check(Release.now(None, what, NonPrivate(), Unit.EXAMPLE, Adjacency.ADD_REMOVE))
+            data.check_written_out(f"dpnlp rewrite {self.asked.name}: labels in clear")
         if self.asked.privacy.diagnostics:
             data.write_out(f"dpnlp rewrite {self.asked.name}: how alike its texts are")
         scored = self.asked.scoring.encoder is not None and self.asked.data.label is not None

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -36,6 +38,14 @@ def texts(path: Path | None) -> Iterator[Iterator[str]]:
         raise BadInput(
             f"{path or 'standard input'}: it is not valid UTF-8 ({error.reason}); convert it first."
         ) from None
+
+
+def refuse_answers(by: str, *paths: str | Path | None) -> None:
+    """Refuses to answer to texts in files that have a budget: an answer says much of what is in a text."""
+    from dpnlp.data.ledgers import DataSet
+
+    if files := [Path(path) for path in paths if path and Path(path).is_file()]:
+        reduce(or_, map(DataSet.at, files)).check_written_out(f"{by}: what it answers")
 
 
 @contextmanager

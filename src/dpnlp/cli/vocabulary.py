@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dpnlp.atomic import write
+from dpnlp.atomic import unfinished, write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_guarantee, print_json
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dpnlp.mechanisms import PartitionSelection
 
 _DANGER = "the words of private texts give them away"
+_MADE = " made"
+"""Stands behind the id of what is made and only has to be put in its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +116,16 @@ class Vocabulary:
         check_file("--privacy.ledger", self.privacy.ledger)
         if self.output.exists():
             self._forget()  # A process was killed when nothing but this was left to do.
-        door = Door()
+        door, run = Door(), self._begun()
         try:
             with new_output(self.output) as whole:
-                tokenizer, promised = (self._public(door), None) if self.data.public else self._private(whole, door)
+                tokenizer, promised = (
+                    (self._public(door), None) if self.data.public else self._private(whole, door, run)
+                )
                 tokenizer.save_pretrained(whole)
                 door.keep(whole, Provenance.of(Run(whole).privacy) if promised else None)
+                if promised:
+                    write(self._charged, f"{run}{_MADE}")
         except Exception:
             self._forget()  # Whoever tries again makes another release.
             raise
@@ -134,13 +140,26 @@ class Vocabulary:
         place = self.output.absolute()
         return place.with_name(f".{place.name}.charged")
 
+    def _begun(self) -> str:
+        """The id under which the ledger has what a killed process began and did not release, or a new one.
+
+        What was made is released when its folder is in its place. If it is in neither place, somebody may have it.
+        """
+        from dpnlp.runs.privacy import new_id
+
+        run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()
+        if run.endswith(_MADE) and not unfinished(self.output.absolute()).exists():
+            return new_id()
+        return run.removesuffix(_MADE)
+
     def _forget(self) -> None:
         with suppress(OSError):
             self._charged.unlink()
 
     @property
     def _paid(self) -> str:
-        return ", and costs nothing more." if self._charged.exists() else "."
+        begun = self._charged.exists() and not self._charged.read_text(encoding="utf-8").endswith(_MADE)
+        return ", and costs nothing more." if begun else "."
 
     def _print(self, tokens: int, promised: Guarantee | None) -> None:
         if self.json:
@@ -167,12 +186,12 @@ class Vocabulary:
 
     # Of private texts
 
-    def _private(self, folder: Path, door: Door) -> tuple[Any, Guarantee]:
+    def _private(self, folder: Path, door: Door, run: str) -> tuple[Any, Guarantee]:
         """The ledger is charged before a word comes out, and what is promised is written before the words are."""
         from dpnlp.data.vocabulary import Words
         from dpnlp.mechanisms import PartitionSelection
         from dpnlp.mechanisms.randomness import seeded
-        from dpnlp.runs.privacy import Origin, new_id
+        from dpnlp.runs.privacy import Origin
 
         privacy, words = self.privacy, Words(self.lower)
         if privacy.epsilon is None:
@@ -186,7 +205,6 @@ class Vocabulary:
         promised = replace(promised, owner=texts.columns.owner or "" if unit.is_counted_by_owner else "")
         known = self._base(words, door)
         sums = self._summed(selection, texts, words, {*known})
-        run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()
         write(self._charged, run)
         self._charge(texts, selection.event(), promised, run)
         chosen = list(selection.release(sums))[: self.most]

@@ -148,7 +148,7 @@ class Delimited(Table):
 
     def rows(self) -> Iterator[Row]:
         names: list[str] | None = None
-        for number, cells in self._cells():
+        for number, cells in self.cells():
             if names is None:
                 names = cells if self.header else list(map(str, range(len(cells))))
                 if twice := next((name for name in names if names.count(name) > 1), None):
@@ -162,7 +162,7 @@ class Delimited(Table):
                 )
             yield number, dict(zip(names, cells, strict=True))
 
-    def _cells(self) -> Iterator[tuple[int, list[str]]]:
+    def cells(self) -> Iterator[tuple[int, list[str]]]:
         """The fields of each record that is not blank, with the line on which it ends."""
         if self.delimiter == "\t":
             for number, line in lines(self.files[0]):

@@ -9,6 +9,7 @@ share one with a probability below N²/2⁶⁴, about 6e-6 for ten million; then
 which errs on the cautious side.
 """
 
+import hashlib
 import re
 import unicodedata
 from array import array
@@ -16,11 +17,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpnlp.data.formats import readable
 from dpnlp.data.graphs import GraphCorpus
 from dpnlp.home import owner_key
 
@@ -30,6 +33,8 @@ _NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalnum())
 _BYTES = 8
 _BRIEF = 16
 """Texts of fewer letters and digits may well be the same by coincidence. The last bit of a fingerprint says which."""
+_NEARLY_EMPTY = 64
+"""Files of so few bytes may well be the same by coincidence, too."""
 
 
 class HasTexts(Protocol):
@@ -53,8 +58,11 @@ class Fingerprints:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Fingerprints":
-        """The set that `to_bytes` wrote."""
-        return cls(np.frombuffer(data, "<u8").astype(np.uint64))
+        """The set that `to_bytes` wrote; what is none is a ValueError."""
+        numbers = np.frombuffer(data, "<u8").astype(np.uint64)
+        if not (numbers[1:] > numbers[:-1]).all():
+            raise ValueError("they are not in ascending order")
+        return cls(numbers)
 
     def to_bytes(self) -> bytes:
         """The set, eight bytes each."""
@@ -69,6 +77,10 @@ class Fingerprints:
 
     def __or__(self, other: "Fingerprints") -> "Fingerprints":
         return Fingerprints(np.union1d(self.numbers, other.numbers))
+
+    def without(self, other: "Fingerprints") -> "Fingerprints":
+        """Those that are not in the other set."""
+        return Fingerprints(np.setdiff1d(self.numbers, other.numbers, assume_unique=True))
 
     @property
     def longer(self) -> int:
@@ -137,6 +149,16 @@ class Identity:
             elif any(texts):
                 apart.append(whole[-1])
         return Seen(Fingerprints(np.unique(np.asarray(whole))), Fingerprints(np.unique(np.asarray(apart))))
+
+    def files(self, paths: Iterable[Path]) -> Fingerprints:
+        """The fingerprints of files byte by byte, of whatever kind they are, but for those that are nearly empty."""
+        found = []
+        for path in paths:
+            with readable(path), path.open("rb") as file:
+                digest = hashlib.file_digest(file, lambda: blake2b(key=self.key, digest_size=_BYTES, person=b"file"))
+                if file.tell() > _NEARLY_EMPTY:
+                    found.append(int.from_bytes(digest.digest()) >> 1 << 1)
+        return Fingerprints.of(found)
 
     def nodes(self, corpus: GraphCorpus, nodes: Iterable[int]) -> Fingerprints:
         """The fingerprints of these nodes of a graph."""

@@ -1,17 +1,18 @@
 """One data set, one ledger (law 15): all ledgers that records concern, wherever and however they lie.
 
 By place: a ledger lies beside a file, or beside a folder that the file is in. By content: a machine remembers for its
-owner, under their key, of which texts each ledger is, so that a copy, a join, a subset, a packed or a shuffled file has
-the ledgers of what is in it. A release is charged to all of them or, where the budget of one refuses it, to none.
+owner, under their key, of which texts and files each ledger is, so that a copy, a join, a subset, a packed or a
+shuffled file has the ledgers of what is in it. A release is charged to all of them or, where the budget of one refuses
+it, to none.
 
 What is remembered of a ledger has a copy of it, too. That copy counts where the ledger itself is gone, or where an
 older one was put back in its place.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from hashlib import blake2b
 from operator import or_
 from pathlib import Path
@@ -21,6 +22,7 @@ from dpnlp.accounting.fingerprint import fingerprint, key_path
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.accounting.releases import Budget, Release
 from dpnlp.atomic import alone, write
+from dpnlp.checks import BadInput
 from dpnlp.data.identity import Fingerprints, Identity
 from dpnlp.data.strings import files_of, strings
 from dpnlp.events import NonPrivate
@@ -28,7 +30,7 @@ from dpnlp.guarantee import Adjacency, Unit
 from dpnlp.home import home, owner_key
 
 NOTHING = Fingerprints.of(())
-_PLACE = "place"
+_PLACE, _LEDGER = "place", ".ledger"
 _COINCIDENCE = 0.1
 """Brief texts, such as a greeting, are in many data sets. Only from this share on they make two of them alike."""
 
@@ -47,12 +49,18 @@ class Kept(Protocol):
         ...
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """Texts, the files that they lie in, and what ledgers lie beside."""
 
     texts: Fingerprints
     files: tuple[Path, ...]
     places: tuple[Path, ...]
+
+    @cached_property
+    def copies(self) -> Fingerprints:
+        """The files themselves, by which a copy is known of what has no texts, as a graph of numbers."""
+        return Identity.of_owner().files(self.files)
 
     def ledgers(self) -> Iterator[Path]:
         """Beside the files and the folders that they are in, under the names that they are given and the real ones."""
@@ -72,6 +80,10 @@ class Known(NamedTuple):
     def texts(self) -> Fingerprints:
         """Those of the data set that the ledger is of."""
         return reduce(or_, (part.texts for part in self.parts))
+
+    def remember(self) -> None:
+        """From now on the ledger is known to be of these."""
+        self.memory.remember(self.texts, reduce(or_, (part.copies for part in self.parts)))
 
     @property
     def state(self) -> str:
@@ -104,6 +116,12 @@ class DataSet:
         texts = Fingerprints.of(identity.text(text) for file in files for text in strings(file) if text.strip())
         return cls((Part(texts, files, (path,)),))
 
+    @classmethod
+    def known(cls, path: Path) -> "DataSet":
+        """The same, as far as the ledger beside it is known to be of something; else it is read."""
+        texts = Memory.of(Ledger.beside(path).path).texts
+        return cls((Part(texts, (), (path,)),)) if len(texts) else cls.at(path)
+
     def __or__(self, other: "DataSet") -> "DataSet":
         """Both together."""
         return replace(self, parts=self.parts + other.parts)
@@ -123,18 +141,21 @@ class DataSet:
         What is written out in clear spoils the promise for all of a ledger's texts only if there are no others.
         """
         with alone(home() / "ledgers"):
-            concerned = [(known, _of(release, known, others)) for known in self._known()]
-            for known, own in concerned:
-                known.ledger.check(own)
-            for known, own in concerned:
-                known.memory.remember(known.texts)
+            every = self._known()
+            concerned = [(known, _of(release, known, others), _before(release, known, every)) for known in every]
+            for known, own, made in concerned:
+                known.ledger.check(own, made)
+            for known, own, made in concerned:
+                known.remember()
+                known.ledger.take_over(made)
                 known.ledger.enter(replace(own, fingerprint=known.state))
                 known.memory.keep()
 
     def check(self, release: Release) -> None:
         """Refuses what the budget of any of its ledgers does not allow, and enters nothing."""
-        for ledger in self.ledgers():
-            ledger.check(release)
+        every = self._known(new=False)
+        for known in every:
+            known.ledger.check(release, _before(release, known, every))
 
     def write_out(self, what: str, others: Fingerprints = NOTHING) -> None:
         """Enters that texts of it, or exact scores on them, are written out. Once is enough: again tells no more.
@@ -142,8 +163,11 @@ class DataSet:
         `others` are further texts in the same files, which are not.
         """
         mark = blake2b(what.encode() + b"\0" + self.texts.to_bytes(), key=owner_key(), digest_size=8).hexdigest()
-        clear = Release.now(mark, what, NonPrivate(), Unit.EXAMPLE, Adjacency.ADD_REMOVE)
-        self.charge(replace(clear, in_clear=True), others)
+        self.charge(replace(_clear(mark, what), in_clear=True), others)
+
+    def check_written_out(self, what: str) -> None:
+        """Refuses what tells of texts without noise where they have a budget, and enters nothing."""
+        self.check(_clear(None, what))
 
     def set_budget(self, budget: Budget) -> None:
         """Sets it in the ledgers beside the data, and in copies of those that are gone; others keep their own.
@@ -157,7 +181,7 @@ class DataSet:
             for known in every:
                 if known.memory.place not in own and Ledger(known.memory.place).exists:
                     continue
-                known.memory.remember(known.texts)
+                known.remember()
                 known.ledger.take_over(made)
                 known.ledger.set_budget(budget.epsilon, budget.delta, budget.unit, budget.adjacency, budget.owner)
                 known.memory.keep()
@@ -177,10 +201,10 @@ class DataSet:
     def _of_part(self, part: Part, new: bool) -> Iterator[tuple[Ledger, "Memory"]]:
         chosen = [self.chosen.resolve()] if self.chosen else []
         there = [path for path in (*chosen, *part.ledgers()) if Ledger(path).exists]
-        held = [path.read_bytes() for path in there if path.exists()]
+        held = [Ledger(path).content for path in there]
         yield from ((Ledger(path), Memory.of(path)) for path in there)
         for memory in memories():
-            if memory.place in there or alike(memory.texts, part.texts):
+            if memory.place in there or memory.is_of(part):
                 for ledger in memory.ledgers(held):
                     if ledger.path not in there:
                         yield ledger, memory
@@ -188,6 +212,21 @@ class DataSet:
             if path not in there:
                 memory = Memory.of(path)
                 yield (Ledger(path) if os.access(path.parent, os.W_OK) else memory.copy), memory
+
+
+def _before(release: Release, known: Known, every: Sequence[Known]) -> list[Release]:
+    """What was released of texts that have come to a ledger with a budget, as those of a file put into its folder."""
+    here = {path for part in known.parts for path in part.ledgers()}
+    if known.memory.place not in here or known.ledger.read().budget is None:
+        return []
+    come = known.texts.without(known.memory.texts)
+    other = (one for one in every if one.ledger.path != known.ledger.path and alike(one.memory.texts, come))
+    return [made for one in other for made in one.ledger.read().releases if made.id != release.id]
+
+
+def _clear(mark: str | None, what: str) -> Release:
+    """A release without privacy."""
+    return Release.now(mark, what, NonPrivate(), Unit.EXAMPLE, Adjacency.ADD_REMOVE)
 
 
 def _of(release: Release, known: Known, others: Fingerprints) -> Release:
@@ -215,31 +254,47 @@ class Memory:
 
     @property
     def copy(self) -> Ledger:
-        """The copy."""
-        return Ledger(self.folder / self.place.name)
+        """The copy, whose name is that of nothing else here."""
+        return Ledger(self.folder / f"{self.place.name.removesuffix(_LEDGER)}{_LEDGER}")
 
     @property
     def texts(self) -> Fingerprints:
         """Of which texts the ledger is."""
-        path = self.folder / "texts"
-        return Fingerprints.from_bytes(path.read_bytes()) if path.exists() else NOTHING
+        return self._kept("texts")
 
-    def remember(self, texts: Fingerprints) -> None:
+    @property
+    def copies(self) -> Fingerprints:
+        """Of which files it is."""
+        return self._kept("files")
+
+    def is_of(self, part: Part) -> bool:
+        """Whether the ledger is of a part of a data set, wherever that lies."""
+        return alike(self.texts, part.texts) or self.copies.overlaps(part.copies)
+
+    def remember(self, texts: Fingerprints, copies: Fingerprints = NOTHING) -> None:
         """The ledger is of these, too."""
-        known = self.texts
         if not (self.folder / _PLACE).exists():
             self.folder.mkdir(mode=0o700, exist_ok=True)
             write(self.folder / _PLACE, os.fsencode(self.place), mode=0o600)
-        if len(every := known | texts) > len(known):
-            write(self.folder / "texts", every.to_bytes(), mode=0o600)
+        for name, new in (("texts", texts), ("files", copies)):
+            known = self._kept(name)
+            if len(every := known | new) > len(known):
+                write(self.folder / name, every.to_bytes(), mode=0o600)
+
+    def _kept(self, name: str) -> Fingerprints:
+        path = self.folder / name
+        try:
+            return Fingerprints.from_bytes(path.read_bytes()) if path.exists() else NOTHING
+        except ValueError:
+            raise BadInput(
+                f"{path}: it is damaged, so that data of the ledger {self.place} would not be recognised; restore the "
+                "file from a copy, or delete it and run dpnlp ledger budget on the data again."
+            ) from None
 
     def keep(self) -> None:
         """Brings the copy up to date, where the ledger only has more than it."""
         ledger, copy = Ledger(self.place), self.copy
-        if not ledger.path.exists():
-            return
-        then = copy.path.read_bytes() if copy.path.exists() else b""
-        if not ledger.path.read_bytes().startswith(then):
+        if not ledger.content or not ledger.content.startswith(copy.content):
             return
         # The anchor comes last: it never names a line that is not there, wherever a kill comes in between.
         places = (key_path(ledger), key_path(copy)), (ledger.path, copy.path), (ledger.head_path, copy.head_path)
@@ -253,8 +308,8 @@ class Memory:
         if ledger.exists:
             yield ledger
             self.keep()
-            held = [*held, ledger.path.read_bytes() if ledger.path.exists() else b""]
-        if copy.exists and not any(one.startswith(copy.path.read_bytes()) for one in held):
+            held = [*held, ledger.content]
+        if copy.exists and not any(one.startswith(copy.content) for one in held):
             yield copy
 
 

@@ -74,7 +74,7 @@ class Conll(Table):
         words: list[str] = []
         tags: list[str] = []
         for number, line in chain(lines(self.files[0]), [(0, "")]):
-            cells = _cells(line)
+            cells = cells_of(line)
             if cells and cells[0] != "-DOCSTART-":
                 start = start if words else number
                 word, tag = self._both(number, cells)
@@ -227,12 +227,18 @@ def as_iob2(tags: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _cells(line: str) -> list[str]:
+def cells_of(line: str) -> list[str]:
     """What stands in the columns of a line: nothing in a blank one."""
     text = line.rstrip("\r\n")
     if not text.strip():
         return []
     return text.split("\t") if "\t" in text else [cell for cell in text.split(" ") if cell]
+
+
+def is_written(cells: Sequence[str]) -> bool:
+    """Whether a line of CoNLL-U has a word of the sentence: no comment, no range, nothing that is not written."""
+    found = _ID.fullmatch(cells[0])
+    return not cells[0].startswith("#") and not (found and found[1])
 
 
 def _columns(count: int) -> str:
