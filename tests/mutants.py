@@ -221,6 +221,27 @@ DEFECTS = (
         ("mechanisms/test_words.py",),
     ),
     Defect(
+        "mechanisms: whole numbers of an array rounded to float64",
+        "mechanisms/grid.py",
+        "        given = np.clip(given, max(-_WHOLE, ends.min), min(_WHOLE, ends.max))\n",
+        "",
+        ("mechanisms/test_grid.py", "mechanisms/test_exponential.py"),
+    ),
+    Defect(
+        "mechanisms: whole numbers of a list rounded to float64",
+        "mechanisms/grid.py",
+        "float(min(max(int(number), -_WHOLE), _WHOLE))",
+        "float(number)",
+        ("mechanisms/test_grid.py", "mechanisms/test_exponential.py"),
+    ),
+    Defect(
+        "mechanisms: wider floats rounded to float64",
+        "mechanisms/grid.py",
+        "    if not np.can_cast(given.dtype, np.float64):",
+        "    if given.dtype.kind not in 'biuf':",
+        ("mechanisms/test_grid.py::test_numbers_that_would_have_to_be_rounded_are_refused",),
+    ),
+    Defect(
         "tails: Laplace noise ends after forty runs",
         "mechanisms/grid.py",
         "    while running.size:\n",
@@ -806,6 +827,27 @@ DEFECTS = (
         ("redteam/test_batchmates.py",),
     ),
     Defect(
+        "clipping: a layer with another axis than the batch first is noted all the same",
+        "training/clipping.py",
+        "behind | elsewhere | mixed",
+        "behind | mixed",
+        in_clipping("a_layer_that_has_another_axis_first_mixes_no_records"),
+    ),
+    Defect(
+        "clipping: positions that are as many as the records pass for these",
+        "training/clipping.py",
+        "more, _ = _noted(loss, parts, batch, size + 1)",
+        "more, _ = [], None",
+        in_clipping("a_layer_that_has_another_axis_first_mixes_no_records"),
+    ),
+    Defect(
+        "clipping: a row that is counted from the end is taken for another one",
+        "training/clipping.py",
+        "jnp.where(noted < 0, noted + self.shape[0], noted)",
+        "noted",
+        in_clipping("a_row_that_is_counted_from_the_end_is_the_same_row"),
+    ),
+    Defect(
         "clipping: no cross term between embedding and tied output layer",
         "training/clipping.py",
         "yield 2 * gram(first.left",
@@ -878,8 +920,8 @@ DEFECTS = (
     Defect(
         "clipping: a use behind the layers' backs overlooked",
         "training/clipping.py",
-        "if use.name not in behind | mixed]",
-        "if use.name not in mixed]",
+        "if use.name not in behind | elsewhere | mixed]",
+        "if use.name not in elsewhere | mixed]",
         in_clipping("a_parameter_that_no_layer_notes_or_not_always_is_clipped_by_vmap"),
     ),
     Defect(
