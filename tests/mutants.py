@@ -771,6 +771,27 @@ DEFECTS = (
         ("redteam/test_rounding.py::test_squares_too_small_for_float32_hide_no_length",),
     ),
     Defect(
+        "clipping: a clip norm where the noise on it is taken for 0",
+        "training/clipping.py",
+        """            far_from_the_ends("clip_norm", self.norm, "scale the loss instead")\n""",
+        "",
+        ("redteam/test_rounding.py::test_noise_does_not_vanish_where_float32_ends",),
+    ),
+    Defect(
+        "plan: noise so small that it is taken for 0",
+        "training/plan.py",
+        "for ratio in (1.0, *self.schedule.aggregations):",
+        "for ratio in self.schedule.aggregations:",
+        PLAN,
+    ),
+    Defect(
+        "plan: aggregations with noise so small that it is taken for 0",
+        "training/plan.py",
+        "for ratio in (1.0, *self.schedule.aggregations):",
+        "for ratio in (1.0,):",
+        PLAN,
+    ),
+    Defect(
         "rounding: what is carried beside a lot's sum loses digits in its turn",
         "training/rounding.py",
         "    return _exact(total, low + lost)\n",

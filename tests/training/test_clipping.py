@@ -350,6 +350,16 @@ def test_a_row_that_is_counted_from_the_end_is_the_same_row():
             lambda: Clipping(math.nan),
             "clip_norm = nan: it must be a finite number above 0; inf stands for no clipping.",
         ),
+        (
+            lambda: Clipping(2e-38),
+            "clip_norm = 2e-38: it must lie between 1e-09 and 1e+09, far from the ends of float32, where noise "
+            "vanishes; scale the loss instead.",
+        ),
+        (
+            lambda: Clipping(1.0, stabiliser=1e-30),
+            "stabiliser = 1e-30: it must lie between 1e-09 and 1e+09, far from the ends of float32, where noise "
+            "vanishes; 0.01 is usual.",
+        ),
         (lambda: Clipping(1.0, stabiliser=0.0), "stabiliser = 0.0: it must be a finite number above 0."),
         (
             lambda: Clipping(math.inf, Rule.AUTOMATIC),

@@ -25,7 +25,7 @@ from dpnlp.checks import BadInput
 from dpnlp.training import rounding
 from dpnlp.training.contractions import contract, gram, over_pairs
 from dpnlp.training.parameters import Parameters, Parts
-from dpnlp.training.rounding import FAINT, UNIT
+from dpnlp.training.rounding import FAINT, UNIT, far_from_the_ends
 
 Loss = Callable[[nnx.Module, Any], Array]
 """Per-example losses [batch] of a model on a batch; each may depend on its own example alone (law 4)."""
@@ -58,7 +58,9 @@ class Clipping:
     def __post_init__(self) -> None:
         if self.norm != math.inf:
             checks.positive("clip_norm", self.norm, "inf stands for no clipping")
+            far_from_the_ends("clip_norm", self.norm, "scale the loss instead")
         checks.positive("stabiliser", self.stabiliser)
+        far_from_the_ends("stabiliser", self.stabiliser, "0.01 is usual")
         if self.rule is Rule.AUTOMATIC and self.norm == math.inf:
             raise BadInput("clip_norm = inf: automatic clipping scales every gradient to the clip norm; give one.")
 
