@@ -286,7 +286,7 @@ DEFECTS = (
     Defect(
         "pld: what failures use up of δ is not taken off",
         "accounting/pld.py",
-        "left = (delta - parts.failure) / (1 - parts.failure)",
+        "left = composition.left(delta, parts.failure)",
         "left = delta if delta > parts.failure else 0",
         ("accounting/test_tails.py",),
     ),
@@ -311,6 +311,13 @@ DEFECTS = (
         "if self.monotone and adjacency is Adjacency.REPLACE:",
         "if False:",
         ("mechanisms/test_exponential.py",),
+    ),
+    Defect(
+        "composition: what float64 takes from a chance of failure counts as left of δ",
+        "accounting/composition.py",
+        "failure * (1 + 1e-12)",
+        "failure",
+        ("accounting/test_tails.py",),
     ),
     Defect(
         "pld: what float64 takes from ε is not given back",

@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import fields, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -67,6 +68,21 @@ def test_a_delta_that_the_failures_use_up_leaves_no_epsilon(accountant_of, count
     left = (2 * failing - failing) / (1 - failing)
     assert accountant_of(event, 2 * failing, ADD) >= accountant_of(Gaussian(2.0), left, ADD) * (1 - 1e-6)
     assert accountant_of(event, 2 * failing, ADD) < math.inf
+
+
+@pytest.mark.parametrize("accountant_of", [pld.epsilon, rdp.epsilon, rdp.moments_epsilon])
+def test_failures_that_are_above_delta_by_less_than_float64_shows_leave_no_epsilon(accountant_of):
+    """Their sum came out a last bit below δ, and what was left of it was taken for a δ of 10⁻²⁰."""
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        delta = 10 ** rng.uniform(-12, -0.3)
+        first = delta * rng.random()
+        kept = 1 - Fraction(first)
+        last = float(1 - (1 - Fraction(delta)) / kept)
+        while 1 - kept * (1 - Fraction(last)) <= Fraction(delta):
+            last = math.nextafter(last, 1)
+        event = Composed((Gaussian(1.0), ApproximateDP(0.0, first), ApproximateDP(0.0, last)))
+        assert accountant_of(event, delta, ADD) == math.inf
 
 
 RELEASES = [

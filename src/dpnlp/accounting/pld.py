@@ -15,7 +15,7 @@ import numpy as np
 from dp_accounting import get_epsilon_gaussian
 
 from dpnlp import checks
-from dpnlp.accounting import profiles
+from dpnlp.accounting import composition, profiles
 from dpnlp.accounting.losses import Losses, Overlong, compose
 from dpnlp.accounting.profiles import Profile
 from dpnlp.accounting.rdp import no_bound
@@ -47,7 +47,7 @@ def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
     if any(isinstance(atom, NonPrivate) for atom in atoms(event)):
         return math.inf
     parts = _simplify(event, adjacency)
-    left = (delta - parts.failure) / (1 - parts.failure)
+    left = composition.left(delta, parts.failure)
     if left < 0 or (left == 0 and parts.failure):
         return math.inf
     if not parts.atoms:
