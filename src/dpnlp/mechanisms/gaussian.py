@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
+from mpmath import mp, mpf
 
 from dpnlp import checks, events
 from dpnlp.checks import BadInput
@@ -35,7 +36,18 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     with np.errstate(divide="ignore"):  # For a tiny ε it meets a δ of 0 on its way.
         root = float(get_sigma_gaussian(epsilon, delta))
     # It is exact to 1e-12, and to 1e-14/ε of itself by cancellation; the additions keep it on the private side.
-    return sensitivity * (root * (1 + 1e-10 + 1e-13 / epsilon) + 1e-11)
+    # Where more cancels, it grows until the equation itself, with digits enough, says that it is large enough.
+    sigma, more = root * (1 + 1e-10 + 1e-13 / epsilon) + 1e-11, 1e-10
+    while epsilon < 1 and _exact_delta(sigma, epsilon) > delta:
+        sigma, more = sigma * (1 + more), 2 * more
+    return sensitivity * sigma
+
+
+def _exact_delta(sigma: float, epsilon: float) -> mpf:
+    """Φ(1/2σ − εσ) − e^ε Φ(−1/2σ − εσ), with twice as many digits as may cancel."""
+    with mp.workdps(40 + 2 * math.ceil(-math.log10(min(epsilon, 1 / sigma, 1.0)))):
+        half, e = 1 / (2 * mpf(sigma)), mpf(epsilon)
+        return mp.ncdf(half - e * sigma) - mp.exp(e) * mp.ncdf(-half - e * sigma)
 
 
 def analytic_epsilon(sigma: float, delta: float, sensitivity: float) -> float:
