@@ -85,6 +85,18 @@ def test_failures_that_are_above_delta_by_less_than_float64_shows_leave_no_epsil
         assert accountant_of(event, delta, ADD) == math.inf
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-25])
+@given(e=st.floats(1e-3, 30.0), times=st.integers(1, 50), z=st.floats(0.01, 100.0))
+def test_the_largest_loss_of_all_is_never_rounded_down(delta, e, times, z):
+    """Where δ is far below the chance of the largest loss, no ε below it will do, not even by a last bit."""
+    responses = pld.epsilon(Repeated(RandomizedResponse(e, 3), times), delta, REPLACE)
+    assert Fraction(responses) >= times * Fraction(e) or responses < times * e * (1 - 1e-15)
+    if delta == 0:
+        assert Fraction(pld.epsilon(Repeated(Laplace(z), times), 0.0, REPLACE)) >= times * 2 / Fraction(z)
+        mixed = Composed((Repeated(ApproximateDP(e + 20), times), RandomizedResponse(e), Laplace(z)))
+        assert Fraction(pld.epsilon(mixed, 0.0, REPLACE)) >= times * Fraction(e + 20) + Fraction(e) + 2 / Fraction(z)
+
+
 RELEASES = [
     Gaussian(0.7),
     Laplace(0.8),
