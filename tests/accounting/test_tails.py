@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import fields, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -67,6 +68,33 @@ def test_a_delta_that_the_failures_use_up_leaves_no_epsilon(accountant_of, count
     left = (2 * failing - failing) / (1 - failing)
     assert accountant_of(event, 2 * failing, ADD) >= accountant_of(Gaussian(2.0), left, ADD) * (1 - 1e-6)
     assert accountant_of(event, 2 * failing, ADD) < math.inf
+
+
+@pytest.mark.parametrize("accountant_of", [pld.epsilon, rdp.epsilon, rdp.moments_epsilon])
+def test_failures_that_are_above_delta_by_less_than_float64_shows_leave_no_epsilon(accountant_of):
+    """Their sum came out a last bit below δ, and what was left of it was taken for a δ of 10⁻²⁰."""
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        delta = 10 ** rng.uniform(-12, -0.3)
+        first = delta * rng.random()
+        kept = 1 - Fraction(first)
+        last = float(1 - (1 - Fraction(delta)) / kept)
+        while 1 - kept * (1 - Fraction(last)) <= Fraction(delta):
+            last = math.nextafter(last, 1)
+        event = Composed((Gaussian(1.0), ApproximateDP(0.0, first), ApproximateDP(0.0, last)))
+        assert accountant_of(event, delta, ADD) == math.inf
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-25])
+@given(e=st.floats(1e-3, 30.0), times=st.integers(1, 50), z=st.floats(0.01, 100.0))
+def test_the_largest_loss_of_all_is_never_rounded_down(delta, e, times, z):
+    """Where δ is far below the chance of the largest loss, no ε below it will do, not even by a last bit."""
+    responses = pld.epsilon(Repeated(RandomizedResponse(e, 3), times), delta, REPLACE)
+    assert Fraction(responses) >= times * Fraction(e) or responses < times * e * (1 - 1e-15)
+    if delta == 0:
+        assert Fraction(pld.epsilon(Repeated(Laplace(z), times), 0.0, REPLACE)) >= times * 2 / Fraction(z)
+        mixed = Composed((Repeated(ApproximateDP(e + 20), times), RandomizedResponse(e), Laplace(z)))
+        assert Fraction(pld.epsilon(mixed, 0.0, REPLACE)) >= times * Fraction(e + 20) + Fraction(e) + 2 / Fraction(z)
 
 
 RELEASES = [

@@ -191,3 +191,11 @@ def test_scores_that_move_the_same_way_when_a_record_comes_promise_nothing_for_o
     with pytest.raises(BadInput, match="monotone = True: a record that is exchanged does not move all scores"):
         mechanism.guarantee(Unit.EXAMPLE, Adjacency.REPLACE)
     assert Exponential(1.0, 1.0).guarantee(Unit.EXAMPLE, Adjacency.REPLACE).epsilon == 1.0
+
+
+def test_scores_beyond_the_whole_numbers_of_float64_move_no_farther_than_a_record_moves_them(gammas) -> None:
+    """In float64 2^60 + 128 is 2^60, and 2^60 + 129 is 2^60 + 256."""
+    mechanism = Exponential(1.0, 1.0)
+    for scores in ([2**60, 2**60 + 128], np.array([2**60, 2**60 + 128])):
+        before, after = gammas(mechanism, scores), gammas(mechanism, [scores[0], scores[1] + 1])
+        assert max(abs(one - other) for one, other in zip(before, after, strict=True)) <= Fraction(1, 2)

@@ -83,6 +83,15 @@ def test_noise_that_no_number_is_large_enough_for() -> None:
         analytic_sigma(5e-324, 1e-320, 1.0)
 
 
+@given(st.floats(-14, 0).map(lambda power: 10**power), st.floats(-300, -0.01).map(lambda power: 10**power))
+@example(2.76e-13, 1.87e-298)
+@example(1e-9, 0.5)
+@example(1.36e-4, 1.27e-278)
+def test_delta_holds_where_the_equation_of_the_analytic_sigma_cancels(epsilon: float, delta: float) -> None:
+    """In float64 nothing was left of it: the true δ was above the stated one by more than 200 powers of ten."""
+    assert exact_delta(epsilon, analytic_sigma(epsilon, delta, 1.0)) <= delta
+
+
 @given(st.floats(-2, 4).map(lambda power: 10**power), DELTAS)
 def test_delta_holds_at_the_analytic_epsilon(sigma: float, delta: float) -> None:
     epsilon = analytic_epsilon(sigma, delta, 1.0)

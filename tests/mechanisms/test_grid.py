@@ -1,5 +1,6 @@
 import math
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,7 @@ from dpnlp.checks import BadInput
 from dpnlp.guarantee import NoiseSource
 from dpnlp.mechanisms import grid
 from dpnlp.mechanisms.gaussian import Gaussian
-from dpnlp.mechanisms.grid import discrete_gaussian, discrete_laplace, from_grid, step_below, to_grid
+from dpnlp.mechanisms.grid import discrete_gaussian, discrete_laplace, exact, from_grid, step_below, to_grid
 from dpnlp.mechanisms.laplace import Laplace
 from dpnlp.mechanisms.randomness import FixedSeed
 
@@ -208,3 +209,39 @@ def test_far_samples_of_gaussian_noise_are_kept_if_their_coin_comes_up(
     assert {*discrete_gaussian(FixedSeed(0), scale, 100).tolist()} == {*proposals.tolist()}
     gammas = [(abs(int(y)) - scale) ** 2 for y in np.resize(proposals, len(coins[0][0]))]
     assert coins[0] == (gammas, 2 * scale * scale)
+
+
+WHOLE = st.integers(-(2**70), 2**70) | st.integers(2**56, 2**56 + 40)
+
+
+@given(WHOLE, st.integers(0, 3))
+@example(2**56 + 8, 1)
+def test_whole_numbers_that_float64_does_not_have_are_never_moved_apart(number: int, apart: int) -> None:
+    """As one number, in a list beside others, and as an array: 2^56 + 8 and 2^56 + 9 are 16 apart in float64."""
+    near, far = number, number + apart
+    assert 0 <= exact("value", far) - exact("value", near) <= apart
+    lists = exact("value", [far, 0.5, -1]) - exact("value", [near, 0.5, -1])
+    assert 0 <= lists[0] <= apart
+    assert not lists[1:].any()
+    for kind in (np.int64, np.uint64):
+        ends = np.iinfo(kind)
+        if ends.min <= near <= far <= ends.max:
+            assert 0 <= exact("value", np.array(far, kind)) - exact("value", np.array(near, kind)) <= apart
+
+
+@pytest.mark.parametrize("wrong", [np.longdouble(1), [np.longdouble(1)], Fraction(1, 3), "1", None, 1j, [[1], [2, 3]]])
+def test_numbers_that_would_have_to_be_rounded_are_refused(wrong: object) -> None:
+    with pytest.raises(BadInput, match=r"^value: a \w+ is no number that float64 holds as it is; give whole numbers"):
+        exact("value", wrong)
+
+
+def test_what_float64_holds_is_taken_as_it_is() -> None:
+    for held in (2, True, 0.1, np.float32(0.1), [1, 2.5], [[1, 2], [3, 4]], np.arange(3, dtype=np.int8), []):
+        np.testing.assert_array_equal(exact("value", held), np.asarray(held, np.float64), strict=True)
+
+
+@pytest.mark.parametrize("mechanism", [Laplace(1.0, 1e-5), Gaussian(1.0, 1e-3, 1e-6)])
+def test_neighbours_beyond_the_whole_numbers_of_float64_are_as_near_as_they_were(mechanism) -> None:
+    """With the same noise what comes out is no farther apart than what goes in."""
+    near, far = (float(replace(mechanism, source=FixedSeed(1)).release(value)) for value in (2**56 + 8, 2**56 + 9))
+    assert abs(far - near) <= 1

@@ -1,5 +1,6 @@
 """Rounding (laws 5 and 13): is there a lot that one record moves by more than the clip norm and η?"""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -174,6 +175,25 @@ def test_squares_too_small_for_float32_hide_no_length(report):
         found = clipped_sum(chosen, parts, (x, g), jnp.ones(1), Clipping(1.0)).gradients["layer.kernel"]
         worst = max(worst, float(np.linalg.norm(np.asarray(found, np.float64))))
     report("inputs whose squares vanish", ALLOWED, worst)
+
+
+def biased(model, batch):
+    """Gradients of 0 for the kernel, where nothing but noise is seen."""
+    return model(batch["x"])[:, 0] * batch["y"]
+
+
+@pytest.mark.parametrize(
+    ("clip_norm", "noise"), [(2.1e-38, 0.5), (1e-37, 0.05), (1e-9, 1e-30), (1e-9, 1e-9), (1e9, 1e9)]
+)
+def test_noise_does_not_vanish_where_float32_ends(clip_norm, noise):
+    """Hardware takes what is below 2⁻¹²⁶ for 0: a record's gradient came out without any noise on it."""
+    data = Arrays({"x": np.zeros((1, 300), np.float32), "y": np.full(1, 0.1, np.float32)})
+    schedule, model = Schedule(1, 1, 1, Sampling.POISSON), Linear(300, 1, rngs=nnx.Rngs(0))
+    model.kernel.set_value(jnp.zeros((300, 1)))
+    with contextlib.suppress(BadInput):
+        plan = Plan(schedule, Clipping(clip_norm), noise, 1e-6, schedule.sampling.adjacencies[0])
+        trained = train(model, biased, data, plan, optax.sgd(1 / plan.stddev), Options()).model
+        assert 0.8 < np.std(trained.kernel[...]) < 1.2
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60), st.integers(1, 400))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpnlp import dropout
 from dpnlp.bookkeeping import Kind
 from dpnlp.checks import BadInput
-from dpnlp.models.layers import Linear
+from dpnlp.models.layers import Bias, Embedding, Linear
 from dpnlp.training import clipping, rounding
 from dpnlp.training.clipping import Clipping, Method, Rule
 from dpnlp.training.parameters import apart
@@ -295,6 +295,53 @@ def test_a_parameter_that_no_layer_notes_or_not_always_is_clipped_by_vmap():
     assert_equal(clipped, *reference(loss, model, data, jnp.ones(4), 0.5))
 
 
+class Elsewhere(nnx.Module):
+    """Sorts texts, with a layer that does not have the batch first: positions for all, time first, or none at all."""
+
+    def __init__(self, way, rngs):
+        self.way, self.table, self.bias = way, Embedding(7, 4, rngs=rngs), Bias(4)
+        self.positions, self.head = Embedding(8, 4, rngs=rngs), Linear(4, 3, rngs=rngs)
+
+    def __call__(self, ids):
+        x, time = self.table(ids), jnp.arange(ids.shape[1])
+        match self.way:
+            case "shared positions":
+                x = x + self.positions(time[None])
+            case "positions without a batch":
+                x = x + self.positions(time)
+            case "time first":
+                return jnp.swapaxes(self.head(jnp.swapaxes(x, 0, 1)), 0, 1).mean(axis=1)
+            case "vmap":
+                x = jax.vmap(self.bias)(x)
+        return self.head(x.mean(axis=1))
+
+
+def told_apart(model, batch):
+    ids, labels = batch
+    return -jnp.take_along_axis(jax.nn.log_softmax(model(ids)), labels[:, None], axis=1)[:, 0]
+
+
+@pytest.mark.parametrize("way", ["shared positions", "positions without a batch", "time first", "vmap"])
+@pytest.mark.parametrize("positions", [4, 8])
+def test_a_layer_that_has_another_axis_first_mixes_no_records(way, positions):
+    """As many positions as records, and twice as many, fit where the records should be."""
+    rng, model = np.random.default_rng(1), Elsewhere(way, nnx.Rngs(1))
+    data = jnp.asarray(rng.integers(0, 7, (4, positions))), jnp.asarray([0, 1, 2, 0])
+    clipped = clipped_sum(told_apart, model, data, jnp.ones(4), 0.01)
+    assert_equal(clipped, *reference(told_apart, model, data, jnp.ones(4), 0.01))
+
+
+def test_a_row_that_is_counted_from_the_end_is_the_same_row():
+    data = jnp.asarray([[-1, -1, 6, 6], [-7, 0, -1, 6]]), jnp.asarray([0, 1])
+    model = Elsewhere("", nnx.Rngs(1))
+
+    def table(path, variable):
+        return "table" in path
+
+    clipped = clipped_sum(told_apart, model, data, jnp.ones(2), 0.01, table)
+    assert_equal(clipped, *reference(told_apart, model, data, jnp.ones(2), 0.01, table))
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -302,6 +349,16 @@ def test_a_parameter_that_no_layer_notes_or_not_always_is_clipped_by_vmap():
         (
             lambda: Clipping(math.nan),
             "clip_norm = nan: it must be a finite number above 0; inf stands for no clipping.",
+        ),
+        (
+            lambda: Clipping(2e-38),
+            "clip_norm = 2e-38: it must lie between 1e-09 and 1e+09, far from the ends of float32, where noise "
+            "vanishes; scale the loss instead.",
+        ),
+        (
+            lambda: Clipping(1.0, stabiliser=1e-30),
+            "stabiliser = 1e-30: it must lie between 1e-09 and 1e+09, far from the ends of float32, where noise "
+            "vanishes; 0.01 is usual.",
         ),
         (lambda: Clipping(1.0, stabiliser=0.0), "stabiliser = 0.0: it must be a finite number above 0."),
         (

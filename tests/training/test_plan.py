@@ -209,6 +209,16 @@ def test_a_question_hands_a_plan_its_sharing_and_its_aggregations():
             "clip_norm = inf: noise of 1.0 clip norms needs a finite one; give one, or no noise for a run without "
             "privacy.",
         ),
+        (
+            lambda: planned(noise_multiplier=1e-10),
+            "noise_multiplier = 1e-10: it must lie between 1e-09 and 1e+09, far from the ends of float32, where noise "
+            "vanishes; choose another ε.",
+        ),
+        (
+            lambda: replace(planned(), schedule=Schedule(1000, 50, 20, aggregations=(1.0, 1e-12))),
+            "noise_multiplier = 1e-12: it must lie between 1e-09 and 1e+09, far from the ends of float32, where noise "
+            "vanishes; choose another ε.",
+        ),
         (lambda: planned().within(0.0), "epsilon = 0.0: it must be a number above 0; inf stands for no privacy."),
     ],
 )

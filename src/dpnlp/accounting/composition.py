@@ -27,6 +27,14 @@ def parallel(parts: Iterable[tuple[float, float]], adjacency: Adjacency) -> tupl
     return math.fsum(epsilons), math.fsum(deltas)
 
 
+def left(delta: float, failure: float) -> float:
+    """δ' of δ = f + (1 − f) δ', where all is lost with probability f; not above 0 where f uses δ up.
+
+    f is a sum of thousands of chances in float64, and is taken for more than it can have lost.
+    """
+    return (delta - failure * (1 + 1e-12)) / (1 - failure)
+
+
 def advanced(epsilon: float, delta: float, count: int, slack: float) -> tuple[float, float]:
     """Advanced composition of `count` answers, each (ε, δ), for a freely chosen slack δ' > 0.
 

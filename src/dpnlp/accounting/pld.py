@@ -10,12 +10,13 @@ once.
 import math
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from dp_accounting import get_epsilon_gaussian
 
 from dpnlp import checks
-from dpnlp.accounting import profiles
+from dpnlp.accounting import composition, profiles
 from dpnlp.accounting.losses import Losses, Overlong, compose
 from dpnlp.accounting.profiles import Profile
 from dpnlp.accounting.rdp import no_bound
@@ -51,17 +52,22 @@ def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
     if any(isinstance(atom, NonPrivate) for atom in atoms(event)):
         return math.inf
     parts = _simplify(event, adjacency)
-    left = (delta - parts.failure) / (1 - parts.failure)
+    left = composition.left(delta, parts.failure)
     if left < 0 or (left == 0 and parts.failure):
         return math.inf
-    if not parts.atoms:
-        return parts.certain
-    if left == 0:
-        return parts.certain + _largest_loss(parts.atoms, adjacency)
+    if not parts.atoms or left == 0:
+        return _up(parts.certain + _largest_loss(parts.atoms, adjacency))
     if len(parts.atoms) == 1 and isinstance(gaussian := next(iter(parts.atoms)), Gaussian):
-        return parts.certain + _rounded_up(_of_one(gaussian, left))
+        return _up(parts.certain + Fraction(_rounded_up(_of_one(gaussian, left))))
     composed = _rounded_up(max(losses.epsilon(left) for losses in _compose(parts.atoms, left, adjacency)))
-    return parts.certain + min(composed, _largest_loss(parts.atoms, adjacency))
+    finite = Fraction(composed) if math.isfinite(composed) else math.inf
+    return _up(parts.certain + min(finite, _largest_loss(parts.atoms, adjacency)))
+
+
+def _up(exact: Fraction | float) -> float:
+    """The smallest float that is no less."""
+    near = float(exact)
+    return near if near >= exact else math.nextafter(near, math.inf)
 
 
 def _of_one(gaussian: Gaussian, delta: float) -> float:
@@ -90,7 +96,7 @@ def losses(event: Event, delta: float, adjacency: Adjacency) -> Losses:
 class _Parts:
     """An event taken apart: what is lost for certain, how likely everything is lost, and what is convolved."""
 
-    certain: float
+    certain: Fraction
     failure: float
     atoms: dict[Atom, int]
 
@@ -103,7 +109,7 @@ def _simplify(event: Event, adjacency: Adjacency) -> _Parts:
     δ (Kairouz, Oh and Viswanath 2015).
     """
     apart = adjacency.distance
-    precision, certain, log_kept, rest = 0.0, 0.0, 0.0, Counter[Atom]()
+    precision, certain, log_kept, rest = 0.0, Fraction(0), 0.0, Counter[Atom]()
     for atom, times in atoms(event).items():
         if isinstance(atom, PoissonSampled) and isinstance(atom.event, ApproximateDP):
             if adjacency is Adjacency.REPLACE:
@@ -113,11 +119,11 @@ def _simplify(event: Event, adjacency: Adjacency) -> _Parts:
             case Gaussian(z):
                 precision += times * (apart / z) ** 2
             case RandomizedResponse(e) if e > _CERTAIN and adjacency is Adjacency.REPLACE:
-                certain += times * e
+                certain += times * Fraction(e)
             case ApproximateDP(e, failure):
                 log_kept += times * math.log1p(-failure)
                 if e > _CERTAIN:
-                    certain += times * e
+                    certain += times * Fraction(e)
                 elif e > 0:
                     rest[ApproximateDP(e)] += times
             case _:
@@ -127,11 +133,18 @@ def _simplify(event: Event, adjacency: Adjacency) -> _Parts:
     return _Parts(certain, -math.expm1(log_kept), dict(rest))
 
 
-def _largest_loss(parts: dict[Atom, int], adjacency: Adjacency) -> float:
-    """What pure releases cost by basic composition: a bound that the grid's rounding should not exceed."""
-    if not all(isinstance(atom, (Laplace, RandomizedResponse, ApproximateDP)) for atom in parts):
-        return math.inf
-    return math.fsum(times * _profile(atom, adjacency, 0.0).top for atom, times in parts.items())
+def _largest_loss(parts: dict[Atom, int], adjacency: Adjacency) -> Fraction | float:
+    """What pure releases cost by basic composition: a bound that the grid's rounding should not exceed. It is exact."""
+    total = Fraction(0)
+    for atom, times in parts.items():
+        match atom:
+            case Laplace(z):
+                total += times * Fraction(adjacency.distance) / Fraction(z)
+            case RandomizedResponse(e) | ApproximateDP(e):
+                total += times * Fraction(e)
+            case _:
+                return math.inf
+    return total
 
 
 def _compose(parts: dict[Atom, int], delta: float, adjacency: Adjacency) -> tuple[Losses, ...]:

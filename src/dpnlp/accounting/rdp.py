@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 from dpnlp import checks
+from dpnlp.accounting import composition
 from dpnlp.accounting.subsampling import amplified
 from dpnlp.checks import BadInput
 from dpnlp.events import (
@@ -79,8 +80,7 @@ def _divergence(event: Event, delta: float, adjacency: Adjacency, orders: Sequen
         part, failure = _of_atom(atom, adjacency, orders)
         total = total + times * (part if isinstance(atom, Gaussian) else _rounded_up(part, orders))
         log_kept += times * math.log1p(-failure)
-    lost = -math.expm1(log_kept)
-    return total, (delta - lost) / (1 - lost)
+    return total, composition.left(delta, -math.expm1(log_kept))
 
 
 def _of_atom(atom: Atom, adjacency: Adjacency, orders: Sequence[float]) -> tuple[Array, float]:

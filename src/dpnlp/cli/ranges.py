@@ -70,6 +70,7 @@ PART = between(0, 1, below=True)
 NOISE = Range("of 0, or from 0.01 to 1e6", lambda value: value == 0 or 0.01 <= value <= 1e6, "0 takes none")
 LENGTH = between(0, 1e9, above=True)
 """A norm, a sensitivity, a distance."""
+CLIP_NORM = between(1e-9, 1e9, remedy="scale the loss instead")
 RATE = between(0, 1e4, above=True)
 SMALL = between(0, 1e4)
 EPOCHS = between(0, 1e6, above=True)

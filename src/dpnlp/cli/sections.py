@@ -13,6 +13,7 @@ from dpnlp.accounting.subsampling import Sampling
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.ranges import (
+    CLIP_NORM,
     COUNT,
     COUNT_OR_0,
     DELTA,
@@ -149,7 +150,7 @@ class Privacy(ABC):
         within=NOISE,
         help="Noise in clip norms, instead of what ε asks for; refused where it would cost more than ε",
     )
-    clip_norm: float = option(1.0, within=LENGTH, help="C, the most that one record may move the sum over a lot")
+    clip_norm: float = option(1.0, within=CLIP_NORM, help="C, the most that one record may move the sum over a lot")
     clipping: Literal["flat", "per-layer", "automatic"] = option("flat", help="How gradients are brought within C")
     sampling: Sampling = option(Sampling.POISSON, help="How lots are drawn")
     bands: int = option(

@@ -14,7 +14,7 @@ from dpnlp import checks, events
 from dpnlp.checks import BadInput
 from dpnlp.guarantee import Adjacency, Guarantee, Term, Trust, Unit
 from dpnlp.mechanisms.base import Mechanism
-from dpnlp.mechanisms.grid import step_below
+from dpnlp.mechanisms.grid import exact, step_below
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source, below, bernoulli_exp
 
 _FINENESS = 2**14
@@ -75,7 +75,7 @@ class Exponential(Mechanism):
 
         In steps of the grid a record moves a rounded score by at most k = ⌊Δ/step⌋ + 1.
         """
-        score = np.asarray(scores, dtype=np.float64).ravel()
+        score = exact("scores", scores).ravel()
         if score.size == 0 or not np.all(np.isfinite(score)):
             raise BadInput("scores: there must be at least one, and all must be finite numbers.")
         step = step_below(self.sensitivity / _FINENESS)

@@ -7,6 +7,7 @@ last bits. OpenDP offers the same; ours draws a million samples in under a secon
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from dpnlp.mechanisms.randomness import Integers, Source, below, bernoulli_exp, 
 
 _FARTHEST = 2.0**61
 """Answers are clamped to so many grid steps on either side; clamping never moves neighbours apart."""
+
+_WHOLE = 2**53
+"""Up to here, on either side, float64 has all whole numbers."""
 
 _LARGEST_ROOT = math.isqrt(2**63 - 1)
 
@@ -27,12 +31,43 @@ def step_below(size: float) -> float:
     return math.ldexp(0.5, math.frexp(size)[1])
 
 
+def exact(name: str, value: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The numbers in float64, none of them rounded: that could move two neighbours apart by more than the sensitivity.
+
+    Whole numbers that float64 does not have are clamped to those that it has, which moves no neighbours apart.
+    """
+    given = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value, getattr(value, "dtype", object))
+    if given.dtype == object:
+        return np.asarray(np.frompyfunc(lambda number: _exact(name, number), 1, 1)(given), np.float64)
+    if np.issubdtype(given.dtype, np.integer):
+        ends = np.iinfo(given.dtype)
+        given = np.clip(given, max(-_WHOLE, ends.min), min(_WHOLE, ends.max))
+    if not np.can_cast(given.dtype, np.float64):
+        raise _rounded(name, given.dtype)
+    return np.asarray(given, np.float64)
+
+
+def _exact(name: str, number: Any) -> float:
+    if isinstance(number, int | np.integer):
+        return float(min(max(int(number), -_WHOLE), _WHOLE))
+    if np.ndim(number) == 0 and np.can_cast(np.asarray(number).dtype, np.float64):
+        return float(number)
+    raise _rounded(name, type(number).__name__)
+
+
+def _rounded(name: str, kind: object) -> BadInput:
+    return BadInput(
+        f"{name}: a {kind} is no number that float64 holds as it is; give whole numbers, or floats of at most 64 bits, "
+        "and the sensitivity of these."
+    )
+
+
 def to_grid(value: npt.ArrayLike, step: float) -> Integers:
     """The answer in whole grid steps. Neighbours at distance Δ are then within Δ + step in each coordinate.
 
     As the step is a power of two the division is exact, so the rounding error is at most half a step.
     """
-    answer = np.asarray(value, dtype=np.float64).ravel()
+    answer = exact("value", value).ravel()
     if not np.all(np.isfinite(answer)):
         raise BadInput("value: it has entries that are NaN or infinite; an answer must be finite to be released.")
     with np.errstate(over="ignore"):  # A warning would tell how large the answer is.

@@ -4,8 +4,8 @@ One forward pass notes the inputs a of every weight, one backward pass with resp
 weight gradient. The squared norm of an example's gradient is ⟨aaᵀ, ggᵀ⟩, summed over all pairs of uses of a weight, and
 the clipped sum is one contraction of a, g and the clip factors c. So a private step is a non-private one plus norms.
 
-A parameter that no layer notes, or that is also used outside the layers, gets its gradients one record at a time, by
-`vmap`: slower, and never unclipped.
+A parameter that no layer notes, that is also used outside the layers, or in a layer whose input has another axis than
+the batch first, gets its gradients one record at a time, by `vmap`: slower, and never unclipped.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from dpnlp.checks import BadInput
 from dpnlp.training import rounding
 from dpnlp.training.contractions import contract, gram, over_pairs
 from dpnlp.training.parameters import Parameters, Parts
-from dpnlp.training.rounding import FAINT, UNIT
+from dpnlp.training.rounding import FAINT, UNIT, far_from_the_ends
 
 Loss = Callable[[nnx.Module, Any], Array]
 """Per-example losses [batch] of a model on a batch; each may depend on its own example alone (law 4)."""
@@ -58,7 +58,9 @@ class Clipping:
     def __post_init__(self) -> None:
         if self.norm != math.inf:
             checks.positive("clip_norm", self.norm, "inf stands for no clipping")
+            far_from_the_ends("clip_norm", self.norm, "scale the loss instead")
         checks.positive("stabiliser", self.stabiliser)
+        far_from_the_ends("stabiliser", self.stabiliser, "0.01 is usual")
         if self.rule is Rule.AUTOMATIC and self.norm == math.inf:
             raise BadInput("clip_norm = inf: automatic clipping scales every gradient to the clip norm; give one.")
 
@@ -159,15 +161,32 @@ class _PlannedUse(NamedTuple):
 
 
 def _planned(loss: Loss, parts: Parts, batch: Any) -> list[_PlannedUse]:
-    """The uses of all parameters that are used through layers only, found by an abstract forward pass.
+    """The uses of all parameters that are used through layers only, found by abstract forward passes.
+
+    A use is noted by example, so that its first axis must be the batch. Whether it is shows in a second pass, with one
+    example more: positions that all examples share, and a time axis that stands first, may be as long as this batch.
+    Neither is there a rule for a parameter that is noted both as a whole and by inputs.
+    """
+    size = jax.tree.leaves(batch)[0].shape[0]
+    uses, behind = _noted(loss, parts, batch, size)
+    more, _ = _noted(loss, parts, batch, size + 1)
+    elsewhere = {
+        use.name for some, axis in ((uses, size), (more, size + 1)) for use in some if use.tap.shape[:1] != (axis,)
+    }
+    whole = {use.name for use in uses if use.kind is Kind.DIRECT}
+    mixed = {use.name for use in uses if use.kind is not Kind.DIRECT and use.name in whole}
+    return [use for use in uses if use.name not in behind | elsewhere | mixed]
+
+
+def _noted(loss: Loss, parts: Parts, batch: Any, size: int) -> tuple[list[_PlannedUse], set[str]]:
+    """All uses that an abstract forward pass notes over so many examples like these, and what it does not note.
 
     There the layers read zeros instead of the parameters. Whatever parameter still enters the computation is used
-    behind the layers' backs, and what they note of it would not be all of its gradient. Neither is there a rule for a
-    parameter that is noted both as a whole and by inputs.
+    behind the layers' backs, and what they note of it would not be all of its gradient.
     """
     uses: list[_PlannedUse] = []
 
-    def forward(parameters: Parameters) -> Array:
+    def forward(parameters: Parameters, batch: Any) -> Array:
         model = parts.model(parameters)
         names = parts.frame.names(model)
         with recording(Tape(frozenset(names))) as tape:
@@ -175,13 +194,11 @@ def _planned(loss: Loss, parts: Parts, batch: Any) -> list[_PlannedUse]:
         uses.extend(_PlannedUse(names[id(u.weight)], u.kind, s) for u, s in zip(tape.uses, tape.shapes, strict=True))
         return losses
 
-    computation = jax.make_jaxpr(forward)(parts.parameters).jaxpr
+    like = jax.eval_shape(lambda: jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], (size, *leaf.shape[1:])), batch))
+    computation = jax.make_jaxpr(forward)(parts.parameters, like).jaxpr
     entering = {id(variable) for equation in computation.eqns for variable in equation.invars}
-    named = zip(sorted(parts.parameters), computation.invars, strict=True)
-    behind = {name for name, variable in named if id(variable) in entering}
-    whole = {use.name for use in uses if use.kind is Kind.DIRECT}
-    mixed = {use.name for use in uses if use.kind is not Kind.DIRECT and use.name in whole}
-    return [use for use in uses if use.name not in behind | mixed]
+    named = zip(sorted(parts.parameters), computation.invars, strict=False)  # before those of the batch
+    return uses, {name for name, variable in named if id(variable) in entering}
 
 
 def _tapped(
@@ -315,8 +332,9 @@ class _Book:
             self.direct = own if self.direct is None else self.direct + own
             return
         gradient = gradient.reshape(self.records, -1, gradient.shape[-1])
-        if kind is Kind.ROWS:
-            self.outer.append(_Outer(noted.reshape(self.records, -1), gradient))
+        if kind is Kind.ROWS:  # Counted from the end, a row has another number, and is the same row.
+            rows = jnp.where(noted < 0, noted + self.shape[0], noted)
+            self.outer.append(_Outer(rows.reshape(self.records, -1), gradient))
             return
         noted = noted.reshape(self.records, -1, noted.shape[-1])
         self.outer.append(_Outer(gradient, noted) if kind is Kind.OUTPUT else _Outer(noted, gradient))

@@ -16,7 +16,7 @@ from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Term, U
 from dpnlp.training.clipping import Clipping
 from dpnlp.training.contributions import GRADIENTS, Contribution
 from dpnlp.training.noise import Banded, Independent
-from dpnlp.training.rounding import ROUNDING
+from dpnlp.training.rounding import ROUNDING, far_from_the_ends
 
 MILESTONES = 100
 """In how many places along a run ε is computed to be shown."""
@@ -51,6 +51,9 @@ class Plan:
                 f"clip_norm = inf: noise of {self.noise_multiplier} clip norms needs a finite one; give one, or no "
                 "noise for a run without privacy."
             )
+        if self.noise_multiplier:
+            for ratio in (1.0, *self.schedule.aggregations):
+                far_from_the_ends("noise_multiplier", ratio * self.noise_multiplier, "choose another ε")
         self.contribution.check(self)
 
     @classmethod

@@ -48,10 +48,22 @@ UNIT = 2.0**-24
 FAINT = 2.0**-102
 """What a squared length may lose, relative to 1/u, where squares are too small for float32: 2⁻¹²⁶ is the least."""
 
+LEAST, MOST = 1e-9, 1e9
+"""Clip norms, and noise in clip norms, lie between these. Hardware takes what is below 2⁻¹²⁶ for 0, noise too."""
+
 _FOUR = 4 * UNIT
 _PRODUCTS = 0.75 * ROUNDING / _FOUR  # what contractions may use up of η
 _TERMS = 0.2 * ROUNDING / _FOUR  # what sums with one term for each record may
 _TENSOR_CORES = 8  # products of 16 bits that tensor cores add up before they round once, with room to spare
+
+
+def far_from_the_ends(name: str, value: float, remedy: str) -> None:
+    """Refuses what comes near the ends of float32, where noise vanishes and nothing is bounded any more."""
+    if not LEAST <= value <= MOST:
+        raise BadInput(
+            f"{name} = {value:g}: it must lie between {LEAST:g} and {MOST:g}, far from the ends of float32, where "
+            f"noise vanishes; {remedy}."
+        )
 
 
 def piece(records: int, positions: int, dtype: object, largest: float = 1.0) -> tuple[int, int]:
