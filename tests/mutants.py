@@ -1190,6 +1190,13 @@ DEFECTS = (
         in_loop("what_cannot_be_run_is_refused"),
     ),
     Defect(
+        "mixing: a layer may have the examples in another order",
+        "training/independence.py",
+        "    if not all(others):",
+        "    if False:",
+        ("training/test_independence.py::test_examples_that_are_sorted_on_the_way_are_refused",),
+    ),
+    Defect(
         "loop: nobody looks whether the loss mixes examples",
         "training/loop.py",
         "    _refuse_mixing(loss, parts, data, layout)\n",

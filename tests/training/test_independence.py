@@ -64,6 +64,26 @@ def test_a_batch_of_host_arrays_is_let_through():
     refuse_mixing(loss, apart(model), batch)
 
 
+class Sorting(nnx.Module):
+    """Computes in the order of the first features, and gives its answers in the order of the examples."""
+
+    def __init__(self):
+        self.first, self.last = (Linear(3, 3, bias=False, rngs=nnx.Rngs(n)) for n in (0, 1))
+
+    def __call__(self, x):
+        order = jnp.argsort(x[:, 0])
+        return self.last(jnp.tanh(self.first(x))[order])[jnp.argsort(order)].sum(axis=1)
+
+
+def test_examples_that_are_sorted_on_the_way_are_refused():
+    """Their losses come out in order, and each depends on its own example alone, but not at the same row everywhere."""
+    x = np.float32([[3, 1, 1], [2, 0, 1], [1, 1, 0], [0, 2, 1]])
+    assert refused(Sorting(), lambda model, batch: model(batch), x) == (
+        "loss: what a layer makes of an example changes the loss of another one; keep the examples in their order in "
+        "every layer."
+    )
+
+
 def test_a_mean_over_the_tokens_of_the_batch_is_refused():
     model, _, batch = translator_case(4, 3, 4, 5, 1)
 

@@ -201,20 +201,43 @@ def _noted(loss: Loss, parts: Parts, batch: Any, size: int) -> tuple[list[_Plann
     return uses, {name for name, variable in named if id(variable) in entering}
 
 
+def losses_moved(loss: Loss, parts: Parts, batch: Any, moved: Array) -> Array:
+    """The losses [batch] where the outer products that book-keeping notes come out otherwise for some of the examples.
+
+    Direct uses stay as they are: where all examples have a copy of one weight, a layer may compute with the first.
+    """
+    uses = _planned(loss, parts, batch)
+
+    def tap(key: Array, use: _PlannedUse) -> Array:
+        some = moved.reshape(-1, *[1] * (len(use.tap.shape) - 1)) & (use.kind is not Kind.DIRECT)
+        return jnp.where(some, jax.random.normal(key, use.tap.shape) / 8, 0).astype(use.tap.dtype)
+
+    keys = jax.random.split(jax.random.key(0), len(uses))
+    return _forward(loss, parts, uses, batch, list(map(tap, keys, uses)))[1]
+
+
 def _tapped(
     loss: Loss, parts: Parts, uses: Sequence[_PlannedUse], batch: Any, weights: Array
 ) -> tuple[list[Array | None], list[Array], Array]:
     """One forward and one backward pass: what was noted of each use, the gradients of their taps, and the losses."""
-    model, noted = parts.model(), {use.name for use in uses}
-    trains = frozenset(key for key, name in parts.frame.names(model).items() if name in noted)
 
     def forward(taps: list[Array]) -> tuple[Array, tuple[list[Array | None], Array]]:
-        with recording(Tape(trains, taps)) as tape:
-            losses = loss(model, batch)
-        return jnp.sum(weights * losses), ([use.note for use in tape.uses], losses)
+        notes, losses = _forward(loss, parts, uses, batch, taps)
+        return jnp.sum(weights * losses), (notes, losses)
 
     gradients, (notes, losses) = jax.grad(forward, has_aux=True)([jnp.zeros(u.tap.shape, u.tap.dtype) for u in uses])
     return notes, gradients, losses
+
+
+def _forward(
+    loss: Loss, parts: Parts, uses: Sequence[_PlannedUse], batch: Any, taps: list[Array]
+) -> tuple[list[Array | None], Array]:
+    """What is noted of each use when its tap is added to what comes out of it, and the losses."""
+    model, noted = parts.model(), {use.name for use in uses}
+    trains = frozenset(key for key, name in parts.frame.names(model).items() if name in noted)
+    with recording(Tape(trains, taps)) as tape:
+        losses = loss(model, batch)
+    return [use.note for use in tape.uses], losses
 
 
 def _one_by_one(

@@ -1,5 +1,7 @@
 """Whether an example's loss depends on that example alone (law 4), looked at before a run starts.
 
+So it does in every layer: book-keeping takes the gradient at the n-th row of a batch for that of the n-th example.
+
 A proof it is not: it looks at a few examples. But what mixes examples, such as batch statistics, a mean over the tokens
 of a batch, time taken for the batch axis or attention to padding, does so in every batch.
 """
@@ -13,7 +15,7 @@ import numpy as np
 from flax import nnx
 
 from dpnlp.checks import BadInput
-from dpnlp.training.clipping import Loss
+from dpnlp.training.clipping import Loss, losses_moved
 from dpnlp.training.parameters import Parts
 
 TOLERANCE, HALF_TOLERANCE = 2e-3, 3e-2
@@ -52,6 +54,8 @@ def refuse_mixing(loss: Loss, parts: Parts, batch: Any, *otherwise_padded: Any) 
     # The parameters are arguments: what a compiled function closes over is copied into it.
     compiled = jax.jit(lambda parameters, rest, batch: loss(parts._replace(rest=rest).model(parameters), batch))
     losses = partial(compiled, parts.parameters, parts.rest)
+    tapped = jax.jit(lambda parameters, rest, *given: losses_moved(loss, Parts(parts.frame, parameters, rest), *given))
+    moving = partial(tapped, parts.parameters, parts.rest, batch)
 
     def differ(first: Any, second: Any) -> bool:
         largest = np.max(np.abs(first), where=np.isfinite(first), initial=0)
@@ -61,13 +65,19 @@ def refuse_mixing(loss: Loss, parts: Parts, batch: Any, *otherwise_padded: Any) 
 
     # GPUs multiply float32 with three digits by default, and in another shape with other ones.
     with jax.default_matmul_precision("highest"):
-        together = losses(batch)
+        together, rows = np.asarray(moving(jnp.zeros(size, bool))), np.eye(size, dtype=bool)
+        others = [np.array_equal(moving(row)[~row], together[~row], equal_nan=True) for row in rows]
         alone = [losses(jax.tree.map(lambda leaf, at=at: leaf[at : at + 1], batch)) for at in range(size)]
         padded = [losses(jax.tree.map(jnp.asarray, other)) for other in otherwise_padded]
     if differ(together, np.concatenate(alone)):
         raise BadInput(
             "loss: the loss of an example changes with what else is in its batch; normalise it by the example's own "
             "tokens, and keep the batch on the first axis of every layer."
+        )
+    if not all(others):
+        raise BadInput(
+            "loss: what a layer makes of an example changes the loss of another one; keep the examples in their order "
+            "in every layer."
         )
     if any(differ(together, other) for other in padded):
         raise BadInput(
