@@ -14,6 +14,7 @@ from dpnlp.cli.output import print_facts, print_guarantee, print_json
 from dpnlp.cli.places import check_file, new_output
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.cli.start import PUBLIC
+from dpnlp.foreign import text_in
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.runs.folder import Run
 from dpnlp.runs.provenance import Door, Provenance
@@ -186,7 +187,7 @@ class Vocabulary:
         promised = replace(promised, owner=texts.columns.owner or "" if unit.is_counted_by_owner else "")
         known = self._base(words, door)
         sums = self._summed(selection, texts, words, {*known})
-        run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()
+        run = text_in(self._charged) if self._charged.exists() else new_id()
         write(self._charged, run)
         self._charge(texts, selection.event(), promised, run)
         chosen = list(selection.release(sums))[: self.most]

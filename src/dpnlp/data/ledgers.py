@@ -21,9 +21,11 @@ from dpnlp.accounting.fingerprint import fingerprint, key_path
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.accounting.releases import Budget, Release
 from dpnlp.atomic import alone, write
+from dpnlp.checks import BadInput
 from dpnlp.data.identity import Fingerprints, Identity
 from dpnlp.data.strings import files_of, strings
 from dpnlp.events import NonPrivate
+from dpnlp.foreign import bytes_in
 from dpnlp.guarantee import Adjacency, Unit
 from dpnlp.home import home, owner_key
 
@@ -101,6 +103,8 @@ class DataSet:
         """A file or a folder, of which nothing is known but what stands in it."""
         Ledger.beside(path)  # It must be there.
         files, identity = files_of(path), Identity.of_owner()
+        if not files:
+            raise BadInput(f"{path}: there are no files in this folder; give the data.")
         texts = Fingerprints.of(identity.text(text) for file in files for text in strings(file) if text.strip())
         return cls((Part(texts, files, (path,)),))
 
@@ -177,7 +181,7 @@ class DataSet:
     def _of_part(self, part: Part, new: bool) -> Iterator[tuple[Ledger, "Memory"]]:
         chosen = [self.chosen.resolve()] if self.chosen else []
         there = [path for path in (*chosen, *part.ledgers()) if Ledger(path).exists]
-        held = [path.read_bytes() for path in there if path.exists()]
+        held = [bytes_in(path) for path in there if path.exists()]
         yield from ((Ledger(path), Memory.of(path)) for path in there)
         for memory in memories():
             if memory.place in there or alike(memory.texts, part.texts):
@@ -222,7 +226,7 @@ class Memory:
     def texts(self) -> Fingerprints:
         """Of which texts the ledger is."""
         path = self.folder / "texts"
-        return Fingerprints.from_bytes(path.read_bytes()) if path.exists() else NOTHING
+        return Fingerprints.from_bytes(bytes_in(path)) if path.exists() else NOTHING
 
     def remember(self, texts: Fingerprints) -> None:
         """The ledger is of these, too."""
@@ -238,14 +242,14 @@ class Memory:
         ledger, copy = Ledger(self.place), self.copy
         if not ledger.path.exists():
             return
-        then = copy.path.read_bytes() if copy.path.exists() else b""
-        if not ledger.path.read_bytes().startswith(then):
+        then = bytes_in(copy.path) if copy.path.exists() else b""
+        if not bytes_in(ledger.path).startswith(then):
             return
         # The anchor comes last: it never names a line that is not there, wherever a kill comes in between.
         places = (key_path(ledger), key_path(copy)), (ledger.path, copy.path), (ledger.head_path, copy.head_path)
         for new, old in places:
-            if new.exists() and not (old.exists() and old.read_bytes() == new.read_bytes()):
-                write(old, new.read_bytes(), mode=0o600)
+            if new.exists() and not (old.exists() and bytes_in(old) == bytes_in(new)):
+                write(old, bytes_in(new), mode=0o600)
 
     def ledgers(self, held: Iterable[bytes]) -> Iterator[Ledger]:
         """The ledger, if it is there, and the copy, if that has what neither the ledger has nor what is held anyway."""
@@ -253,8 +257,8 @@ class Memory:
         if ledger.exists:
             yield ledger
             self.keep()
-            held = [*held, ledger.path.read_bytes() if ledger.path.exists() else b""]
-        if copy.exists and not any(one.startswith(copy.path.read_bytes()) for one in held):
+            held = [*held, bytes_in(ledger.path) if ledger.path.exists() else b""]
+        if copy.exists and not any(one.startswith(bytes_in(copy.path)) for one in held):
             yield copy
 
 
@@ -262,7 +266,7 @@ def memories() -> Iterator[Memory]:
     """All that is remembered."""
     for folder in sorted(_memories().iterdir()):
         if (folder / _PLACE).exists():
-            yield Memory(folder, Path(os.fsdecode((folder / _PLACE).read_bytes())))
+            yield Memory(folder, Path(os.fsdecode(bytes_in(folder / _PLACE))))
 
 
 def alike(known: Fingerprints, texts: Fingerprints) -> bool:
