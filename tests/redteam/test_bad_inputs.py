@@ -56,7 +56,7 @@ def _filled(home):
     write_labelled(home / "test.jsonl", labelled(6, 2))
     write_labelled(home / "counted.jsonl", labelled(6, 3))
     write_labelled(home / "others.jsonl", [one._replace(label="other") for one in labelled(6, 4)])
-    write_labelled(home / "lines.jsonl", [one._replace(label=f"{one.label}\n") for one in labelled(24, 5)])
+    write_labelled(home / "lines.jsonl", [one._replace(label=f"two\n{one.label}") for one in labelled(24, 5)])
     write_labelled(home / "topics.jsonl", [one._replace(label=f"topic {n}") for n, one in enumerate(labelled(1001, 6))])
     (home / "temporary" / "line.txt").write_text("half a line")
     rng = np.random.default_rng(0)
@@ -269,15 +269,15 @@ COMMANDS = {
     "answers to training data in no file": "evaluate runs/run --on-training-data --output ..",
     "answers to training data in the audit": "evaluate runs/run --on-training-data --output audit.json",
     # What the operating system refuses.
-    "a file of a long name": f"{TRAIN} {RUN} --data.train {'x' * 300}.jsonl",
+    "a file of a long name": f"{TRAIN.replace('notes.jsonl', 'x' * 300 + '.jsonl')} {RUN}",
     "a model of a long name": f"{TRAIN} --name new --model.start {'a/' * 3000}",
     "a folder of a long name": f"report {'x' * 5000}",
     # Settings that do not go together, or with the data.
     "labels of which none is known": "evaluate runs/run --data.test others.jsonl",
-    "test labels of which none is known": f"{TRAIN} {RUN} --data.test others.jsonl",
+    "test labels of which none is known": f"{TRAIN.replace('test.jsonl', 'others.jsonl')} {RUN}",
     "validation labels of which none is known": f"{TRAIN} {RUN} --data.validation others.jsonl",
-    "more labels than a table has room for": f"{TRAIN} {RUN} --data.train topics.jsonl",
-    "labels of two lines": f"{TRAIN} {RUN} --data.train lines.jsonl",
+    "more labels than a table has room for": f"{TRAIN.replace('notes.jsonl', 'topics.jsonl')} {RUN}",
+    "labels of two lines": f"{TRAIN.replace('notes.jsonl', 'lines.jsonl')} {RUN}",
     "a label unseen": f"{TRAIN} {RUN} --data.labels nobody nothing",
     "one label": f"{TRAIN} {RUN} --data.labels a",
     "a label twice": f"{TRAIN} {RUN} --data.labels a a b",
