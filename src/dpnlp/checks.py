@@ -57,14 +57,14 @@ def count(name: str, value: float, least: int = 1, remedy: str = "") -> int:
     return int(value)
 
 
-_CLASS = re.compile(r"\b\w+(Error|Exception): ?")
-"""The name of a class of errors, which tells a reader nothing."""
+_CLASS = re.compile(r"\b(\w+(Error|Exception)): ?|<class '(?:\w+\.)*(\w+)'>")
+"""The name of a class of errors, which tells a reader nothing, and how Python shows other classes."""
 
 
-def short(error: Exception) -> str:
+def short(error: BaseException) -> str:
     """What the error of another library says first, on one line, to be put into a sentence of ours."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)  # The path is said already.
-    said = _CLASS.sub("", " ".join(text.split())).split(". ")[0].rstrip(".:")
+    said = _CLASS.sub(lambda found: found[3] or "", " ".join(text.split())).split(". ")[0].rstrip(".:")
     if isinstance(error, KeyError):
         said = f"{said} is missing"
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()

@@ -200,17 +200,19 @@ def from_json(entry: Mapping[str, Any]) -> Event:
     """The event that `to_json` wrote; anything else is refused by name."""
     name = entry.get("event") if isinstance(entry, Mapping) else None
     if not isinstance(name, str) or name not in _NAMES:
-        raise BadInput(f'event = {entry!r}: it must be an object whose "event" is one of {", ".join(_NAMES)}.')
+        raise BadInput(f'event = {entry!r:.200}: it must be an object whose "event" is one of {", ".join(_NAMES)}.')
     kind = _NAMES[name]
     types = {field.name: field.type for field in fields(kind)}
     known = ", ".join("of" if key == "event" else key for key in types) or "no fields"
-    misfit = BadInput(f"event = {dict(entry)!r}: a {name} event has {known}.")
+    misfit = BadInput(f"event = {dict(entry)!r:.200}: a {name} event has {known}.")
     arguments = {key: value for key, value in entry.items() if key != "event"}
     if "of" in arguments:
         arguments["event"] = inner = from_json(arguments.pop("of"))
         allowed = types.get("event", "Event")
         if not isinstance(allowed, str) and not isinstance(inner, allowed):
-            raise BadInput(f"event = {dict(entry)!r}: no bound is known for a {name} event of {_NAME_OF[type(inner)]}.")
+            raise BadInput(
+                f"event = {dict(entry)!r:.200}: no bound is known for a {name} event of {_NAME_OF[type(inner)]}."
+            )
     if "events" in arguments:
         if not isinstance(arguments["events"], list):
             raise misfit

@@ -1,9 +1,14 @@
 """What others wrote: JSON and YAML are read without trusting them, and texts are shown without obeying them."""
 
+import errno
 import json
+import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
 
 from dpnlp.checks import BadInput
 
@@ -22,6 +27,45 @@ def visible(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+# Files
+
+
+def opened(path: str | Path) -> BinaryIO:
+    """A file to read. A pipe or a device, which may never end or never begin, is an OSError."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(number).st_mode
+        if not stat.S_ISREG(mode):
+            kind = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            what = os.strerror(kind) if kind == errno.EISDIR else "it is no file, but a pipe or a device"
+            raise OSError(kind, what, str(path))
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def text_in(path: str | Path) -> str:
+    """All of a text in UTF-8, from a file that ends."""
+    with TextIOWrapper(opened(path), encoding="utf-8") as file:
+        return file.read()
+
+
+def bytes_in(path: str | Path) -> bytes:
+    """All that is in a file that ends."""
+    with opened(path) as file:
+        return file.read()
+
+
+# Numbers
+
+NUMERAL = re.compile(
+    r"[+-]?((0|[1-9]\d*(_\d+)*)(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?\.?(inf(inity)?|nan)", re.IGNORECASE | re.ASCII
+)
+"""How a number is spelled, the same on a command line and in YAML: 8, 1_000_000, 1e-5, .5, inf. To YAML 010 is 8, 1:30
+is 90 and 0x10 is 16, which hardly anybody means."""
+
+
 # JSON
 
 
@@ -30,9 +74,23 @@ def parse_json(text: str) -> Any:
     if text.count("[") + text.count("{") > DEEPEST:
         _refuse_deep(text)
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=once)
     except RecursionError:
         raise ValueError("it is too deep") from None
+
+
+class Repeated(ValueError):
+    """A name stands twice in a JSON object."""
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which no name stands twice: of two values that one has, one would be lost unseen."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise Repeated(f"{twice[:99]!r} stands in it twice")
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -65,6 +123,7 @@ def parse_yaml(text: str, where: object) -> Mapping[Any, Any]:
         _refuse_tricks(yaml.parse(text, Loader=yaml.SafeLoader), where)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_repeated(root, where)
+        _refuse_odd_numbers(root, where)
         entries = yaml.SafeLoader("").construct_document(root) if root else {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -94,6 +153,20 @@ def _refuse_tricks(events: Any, where: object) -> None:
             raise BadInput(
                 f"{where}: line {line} has lists and mappings inside one another, {depth} deep; write fewer."
             )
+
+
+def _refuse_odd_numbers(node: Any, where: object) -> None:
+    """A number must be spelled as on a command line, wherever it stands below the node."""
+    if isinstance(node.value if node else None, list):
+        for entry in node.value:
+            for inner in entry if isinstance(entry, tuple) else (entry,):
+                _refuse_odd_numbers(inner, where)
+    elif node and node.tag.endswith((":int", ":float")) and not NUMERAL.fullmatch(node.value):
+        line = node.start_mark.line + 1
+        raise BadInput(
+            f"{where}: {node.value[:40]} in line {line} is a number in disguise, which YAML reads as another one; "
+            "write it with decimal digits, without zeros before them, or put it in quotes if it is a text."
+        )
 
 
 def _refuse_repeated(node: Any, where: object) -> None:

@@ -10,20 +10,36 @@ from pathlib import Path
 
 from dpnlp.atomic import Taken, write
 from dpnlp.checks import BadInput
+from dpnlp.foreign import bytes_in
 
 _BYTES = 32
 
 
 def home() -> Path:
     """The folder, made on first use: DPNLP_HOME, or else ~/.local/share/dpnlp."""
-    chosen = os.environ.get("DPNLP_HOME")
-    folder = Path(chosen) if chosen else Path.home() / ".local" / "share" / "dpnlp"
+    folder = home_place()
     try:
+        if (
+            folder.is_dir()
+            and folder.stat().st_mode & 0o077
+            and any(folder.iterdir())
+            and not (folder / "key").exists()
+        ):
+            raise BadInput(
+                f"DPNLP_HOME = {folder}: others may look into it and there are other things in it, and dpnlp "
+                "would keep them out; name a folder that is its own."
+            )
         return owned(folder)
     except OSError as error:
         raise BadInput(
             f"{folder}: dpnlp cannot keep its key there ({error.strerror}); set DPNLP_HOME to a folder of your own."
         ) from None
+
+
+def home_place() -> Path:
+    """Where the folder is, or will be."""
+    chosen = os.environ.get("DPNLP_HOME")
+    return Path(chosen) if chosen else Path.home() / ".local" / "share" / "dpnlp"
 
 
 def cache() -> Path:
@@ -49,7 +65,7 @@ def secret_key(path: Path) -> bytes:
     if not path.exists():
         with suppress(Taken):
             write(path, os.urandom(_BYTES), mode=0o600, fresh=True)
-    key = path.read_bytes()
+    key = bytes_in(path)
     if len(key) != _BYTES:
         raise BadInput(
             f"{path}: the key has {len(key)} bytes and must have {_BYTES}; restore it from a copy, or delete it, after "

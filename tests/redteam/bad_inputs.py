@@ -1,6 +1,7 @@
 """Bad inputs, made from the declared settings of every verb and from damaged files."""
 
 import json
+import os
 import random
 import shlex
 from collections.abc import Callable, Collection, Iterator
@@ -27,6 +28,7 @@ class Bad:
     copies: dict[str, str] = field(default_factory=dict)  # folders or files that are copied before, from where to where
     says: str = ""  # what the refusal must name
     may_pass: bool = False  # what is damaged may be beside the point
+    odd: dict[str, str] = field(default_factory=dict)  # what is put there that is no file, by its name in ODD
 
 
 # Settings
@@ -36,7 +38,7 @@ def out_of_range(option: Option) -> list[str]:
     """Texts that no such setting takes."""
     kind = option.kind
     if kind.metavar in ("NUMBER", "INTEGER"):
-        found = ["nan", "-inf", "x", "", "1e400", DIGITS, "1,5", "0x10"]
+        found = ["nan", "-inf", "x", "", "1e400", DIGITS, "1,5", "0x10", "٣", "1__0", "010"]
         found += [text for text in ("inf", "-1", "0", "1e300", "-1e-9", "1") if not _taken(kind, text)]
         return found + (["0.5", "1e-300"] if kind.metavar == "INTEGER" else [])
     if kind.metavar == "CHOICE":
@@ -106,6 +108,14 @@ def sample(cases: list[Bad], most: int, seed: int = 0) -> list[Bad]:
 
 # Files
 
+ODD: dict[str, Callable[[Path], None]] = {
+    "a pipe": os.mkfifo,
+    "a device that never ends": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+}
+"""What may lie where a file should be."""
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
     "half": lambda content: content[: len(content) // 2],

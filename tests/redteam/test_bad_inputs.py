@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from dpnlp.cli.main import main
 
 from ..tasks.readers import WORDS, encoder, labelled, write_labelled
-from .bad_inputs import Bad, damaged, sample, settings, settings_in_files, tree
+from .bad_inputs import ODD, Bad, damaged, sample, settings, settings_in_files, tree
 from .conftest import THOROUGH
 
 SECONDS = 20
@@ -54,6 +55,10 @@ def _filled(home):
     write_labelled(home / "notes.jsonl", labelled(24, 1))
     write_labelled(home / "test.jsonl", labelled(6, 2))
     write_labelled(home / "counted.jsonl", labelled(6, 3))
+    write_labelled(home / "others.jsonl", [one._replace(label="other") for one in labelled(6, 4)])
+    write_labelled(home / "lines.jsonl", [one._replace(label=f"two\n{one.label}") for one in labelled(24, 5)])
+    write_labelled(home / "topics.jsonl", [one._replace(label=f"topic {n}") for n, one in enumerate(labelled(1001, 6))])
+    (home / "temporary" / "line.txt").write_text("half a line")
     rng = np.random.default_rng(0)
     vectors = (" ".join([word, *(f"{number:.3f}" for number in rng.normal(size=4))]) for word in WORDS)
     (home / "glove.txt").write_text("".join(f"{line}\n" for line in vectors))
@@ -93,6 +98,10 @@ def faults(home, bad):
     """What is wrong with how a bad input is met; nothing if all is well."""
     for copy, source in bad.copies.items():
         shutil.copytree(home / source, home / copy)
+    for name, kind in bad.odd.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).unlink(missing_ok=True)
+        ODD[kind](home / name)
     for name, content in bad.files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_bytes(content)
@@ -161,6 +170,9 @@ DAMAGED = [
     ("runs/run", "config.yaml", "evaluate {} --data.test test.jsonl", ()),
     ("runs/run", "privacy.json", "report {}", ()),
     ("runs/run", "metrics.jsonl", "report {}", ()),
+    ("runs/run", "details.json", "report {}", ()),
+    ("runs/run", "model/tokenizer.json", "predict {} bank.txt", ()),
+    ("runs/run", "model/tokenizer_config.json", "predict {} bank.txt", ()),
     ("runs/run", "model/config.json", "predict {} bank.txt", ()),
     ("runs/run", "model/model.safetensors", "predict {} bank.txt", LIES),
     ("runs/rewritten", "privacy.json", "report {}", ()),
@@ -182,6 +194,9 @@ def test_a_damaged_or_lying_file_is_refused(home, source, file, line, must):
     refuse_all(home, [*always, *sample(cases, 300 if THOROUGH else 4)])
 
 
+GRID = "settings: {task: classification, data: {train: notes.jsonl}, model: {start: start}},"
+BILSTM = f"{TRAIN.replace('tr-no', 'bilstm')} --name new --model.start {{}}"
+NODES = "train --task nodes --name new --data.texts counted.jsonl --data.edges {}"
 RUN = "--name new --model.start start"
 REWRITE = "rewrite --name new --rewriter echo --privacy.epsilon 3"
 COMMANDS = {
@@ -235,7 +250,34 @@ COMMANDS = {
     "a budget of nothing": "ledger budget none.jsonl --epsilon 1 --delta 1e-6",
     "an audit of data": "audit notes.jsonl",
     "an audit of a rewriting": "audit runs/rewritten",
+    # What dpnlp keeps, and what lies in a run, is no place for an output.
+    "predict into a ledger": "predict runs/run bank.txt --output notes.jsonl.ledger",
+    "predict into a key": "predict runs/run bank.txt --output notes.jsonl.ledger.key",
+    "predict into the owner's key": "predict runs/run bank.txt --output own/dpnlp/key",
+    "predict into another run": "predict runs/run bank.txt --output runs/rewritten/privacy.json",
+    "predict into a rewriter": "predict runs/run bank.txt --output echo/rewriter.json",
+    "evaluate into the training data": "evaluate runs/run --data.test test.jsonl --output notes.jsonl",
+    "predict into what is swept away": "predict runs/run bank.txt --output .x.dpnlp-unfinished",
+    "a vocabulary that is swept away": "vocabulary --output .x.dpnlp-lock --data.train bank.txt --data.public",
+    "a vocabulary in a run": "vocabulary --output runs/run/new --data.train bank.txt --data.public",
+    "a rewriter in a rewriter": "pretrain --method words --output words/new --vectors glove.txt",
+    "a run in a run": f"{REWRITE} --data.train notes.jsonl --runs runs/run",
+    "a run in a model": f"{REWRITE} --data.train notes.jsonl --runs runs/run/model",
+    "a run that is swept away": f"{REWRITE.replace('new', '.x.dpnlp-unfinished')} --data.train notes.jsonl",
+    "a ledger in a key": f"{REWRITE} --data.train notes.jsonl --privacy.ledger notes.jsonl.ledger.key",
+    "a ledger in half a line": f"{REWRITE} --data.train notes.jsonl --privacy.ledger temporary/line.txt",
+    "answers to training data in no file": "evaluate runs/run --on-training-data --output ..",
+    "answers to training data in the audit": "evaluate runs/run --on-training-data --output audit.json",
+    # What the operating system refuses.
+    "a file of a long name": f"{TRAIN.replace('notes.jsonl', 'x' * 300 + '.jsonl')} {RUN}",
+    "a model of a long name": f"{TRAIN} --name new --model.start {'a/' * 3000}",
+    "a folder of a long name": f"report {'x' * 5000}",
     # Settings that do not go together, or with the data.
+    "labels of which none is known": "evaluate runs/run --data.test others.jsonl",
+    "test labels of which none is known": f"{TRAIN.replace('test.jsonl', 'others.jsonl')} {RUN}",
+    "validation labels of which none is known": f"{TRAIN} {RUN} --data.validation others.jsonl",
+    "more labels than a table has room for": f"{TRAIN.replace('notes.jsonl', 'topics.jsonl')} {RUN}",
+    "labels of two lines": f"{TRAIN.replace('notes.jsonl', 'lines.jsonl')} {RUN}",
     "a label unseen": f"{TRAIN} {RUN} --data.labels nobody nothing",
     "one label": f"{TRAIN} {RUN} --data.labels a",
     "a label twice": f"{TRAIN} {RUN} --data.labels a a b",
@@ -271,6 +313,10 @@ COMMANDS = {
     "lengths below the text's": f"{TRAIN} {RUN} --learning.lengths 2",
     "no settings": "train none.yaml",
     "a verb unknown": "trian",
+    "digits that are not 0 to 9": f"{REWRITE} --data.train notes.jsonl --batch ٣",
+    "a number that is too small": f"{TRAIN} {RUN} --learning.weight-decay 1e-400",
+    "an event said twice": """ledger add counted.jsonl --what x --event """
+    """'{"event": "gaussian", "noise_multiplier": 1, "noise_multiplier": 100}'""",
     "two files of settings": "train a.yaml b.yaml",
 }
 
@@ -280,7 +326,53 @@ def test_what_does_not_go_together_is_refused(home, name):
     refuse_all(home, [Bad(name, tuple(shlex.split(COMMANDS[name])))])
 
 
+ENDLESS = ("a pipe", "a device that never ends")
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_what_is_no_file_is_refused_wherever_one_is_read(home, name):
+    """A pipe that nobody writes to never begins, and a device never ends."""
+    refuse_all(home, sample(list(odd(home, name)), 300 if THOROUGH else 8))
+
+
+def odd(home, name):
+    """For each command that reads something, a copy of it with one file that is none."""
+    for source, file, line, _ in DAMAGED:
+        place = f"bad/{Path(source).name}"
+        words = tuple(shlex.split(line.format(place)))
+        put, may_pass = {f"{place}/{file}": name}, name not in ENDLESS
+        yield Bad(f"{words[0]} {source}/{file}: {name}", words, odd=put, copies={place: source}, may_pass=may_pass)
+    for line in (*READERS, "train {}", "account {}", "sweep {}", NODES, "predict runs/run {}", BILSTM):
+        for ending in ("jsonl", "jsonl.gz", "yaml", "txt"):
+            words = tuple(shlex.split(line.format(f"bad/odd.{ending}")))
+            yield Bad(f"{line[:30]}: {name}.{ending}", words, odd={f"bad/odd.{ending}": name})
+
+
+NUMBERS = ("010", "1:30", "0x10", "0b11", "1__0", "00", "1_0.0_1")
+"""What YAML reads as another number than stands there."""
+TWICE = {
+    "a setting by both its names": "privacy.epsilon: 3\nprivacy: {epsilon: 5}\n",
+    "the same with one value": "privacy: {epsilon: 5}\nprivacy.epsilon: 5\n",
+    **{f"epsilon of {number}": f"privacy: {{epsilon: {number}}}\n" for number in NUMBERS},
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_settings_that_say_another_thing_than_they_seem_to_are_refused(home, name):
+    settings = {"bad/settings.yaml": TWICE[name].encode()}
+    refuse_all(
+        home, [Bad(name, ("train", "bad/settings.yaml", *shlex.split(f"{TRAIN} {RUN}")[1:]), settings, says="bad/")]
+    )
+
+
 GRIDS = {
+    "a value of eight that says ten": "{grid: {privacy.epsilon: [010]}}",
+    "one setting in two places": f"{{{GRID} grid: {{data.text: [a], 'data.text, data.label': [[b, c]]}}}}",
+    "one setting twice in one place": f"{{{GRID} grid: {{'privacy.epsilon, privacy.epsilon': [[1, 2]]}}}}",
+    "a section and a setting in it": f"{{{GRID} grid: {{privacy: [{{epsilon: 1}}], privacy.epsilon: [2]}}}}",
+    "names": f"{{{GRID} grid: {{name: [a, b]}}}}",
+    "folders": f"{{{GRID} grid: {{runs: [a, b]}}}}",
+    "what is gone on with": f"{{{GRID} grid: {{resume: [true]}}}}",
     "a list": "[1, 2]",
     "a text": "text",
     "an unknown key": "{grids: {}}",
@@ -317,6 +409,15 @@ GRIDS = {
 }
 
 
+def test_a_grid_of_a_thousand_runs_is_planned_in_a_moment(home):
+    values = ",".join(str(value / 100) for value in range(1, 1001))
+    grid = f"{{{GRID} grid: {{privacy.epsilon: [{values}]}}}}"
+    assert (
+        faults(home, Bad("many", ("sweep", "bad/g.yaml", "--dry-run"), {"bad/g.yaml": grid.encode()}, may_pass=True))
+        == []
+    )
+
+
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_grid_of_the_wrong_shape_is_refused(home, name):
     files = {"bad/settings.yaml": GRIDS[name].encode()}
@@ -345,6 +446,7 @@ LINES = {
     "a deep line": b'{"text": ' + b"[" * 10**5 + b"\n",
     "a long number": b'{"text": "a", "label": ' + b"9" * 5000 + b"}\n",
     "a deep array": b"[" * 10**5,
+    "a name twice": b'{"text": "a", "text": "b", "label": "x"}\n' * 20,
     "an array that does not end": b'[{"text": "a", "label": "x"}',
     "an array and more": b'[{"text": "a", "label": "x"}] more',
     "one label": b'{"text": "a", "label": "x"}\n' * 20,
@@ -354,6 +456,8 @@ TABLES = {
     "a header": b"text,label\n",
     "no header": b"1,2\n3,4\n",
     "a column twice": b"text,text\na,b\n",
+    "a column twice among many": ",".join(["text", *(f"c{n}" for n in range(10**5)), "text"]).encode() + b"\n",
+    "many columns": ",".join(f"c{n}" for n in range(10**5)).encode() + b"\n" + b"1," * 99_999 + b"1\n",
     "a quote that does not end": b'text,label\n"a,b\n',
     "another count": b"text,label\na,b,c\n",
     "a huge field": b"text,label\n" + b"a" * 10**6 + b",x\n",

@@ -41,6 +41,8 @@ _SEAL = re.compile(rb'(\{.*), "checksum": "([0-9a-f]{64})"\}')
 _ANCHOR = re.compile(rb"([1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
 _OPTIONAL = ("owner", "in_clear")
 """What stands in a line only where there is something to say."""
+_BEGINNING = b'{"version": '
+"""What a line begins with, as much of it as was written."""
 _TORN = b" (torn)"
 """Ends a line whose writing was interrupted, so that it cannot be taken for a whole line that someone changed."""
 
@@ -295,6 +297,8 @@ def _read_lines(path: Path, data: bytes) -> tuple[tuple[Release, ...], Budget | 
         if _SEAL.match(line) or (newline and not line.endswith(_TORN)):
             raise _damaged(place)
         fragment = line.removesuffix(_TORN) if newline else line
+        if number == 1 and not fragment.startswith(_BEGINNING[: len(fragment)]):
+            raise BadInput(f"{path}: it is no ledger; name a ledger, or a place where nothing is yet.")
         repair = _seal(Repair(number, _sha256(fragment)), head)
         due = (b"" if newline else _TORN + b"\n") + repair + b"\n"
         if data.startswith(due, at):

@@ -17,7 +17,8 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import warn
 from dpnlp.cli.splits import apart, remembered
 from dpnlp.guarantee import Unit
-from dpnlp.runs.folder import Run
+from dpnlp.runs.files import understood
+from dpnlp.runs.folder import CONFIG, PRIVACY, Run
 from dpnlp.runs.provenance import Door
 
 if TYPE_CHECKING:
@@ -130,9 +131,12 @@ class Attacked(ABC):
 
     def _refuse_another_number(self, training: Sequence[Any]) -> None:
         """Without a ledger it is still known how many records there were, up to canaries that were planted."""
-        planned = self.run.privacy.plan.get("schedule", {}).get("records")
+        with understood(self.run.path / PRIVACY):
+            planned = self.run.privacy.plan.get("schedule", {}).get("records")
+            planned = planned if planned is None else int(planned)
         found = len(training) if self.unit is Unit.EXAMPLE else len({record.owner for record in training})
-        planted = self.run.config.get("audit", {}).get("canaries", 0)
+        with understood(self.run.path / CONFIG):
+            planted = int(self.run.config.get("audit", {}).get("canaries", 0))
         if planned is not None and not 0 <= planned - found <= planted:
             raise BadInput(
                 f"{self.run.path}: it learned from {planned} records, and its data have {found} by now; put back the "

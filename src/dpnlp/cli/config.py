@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
@@ -113,7 +114,8 @@ class Option:
         return f"{text} Default: {default}."
 
 
-def options_of(cls: type[Config]) -> dict[str, Option]:
+@cache
+def options_of(cls: type[Config]) -> Mapping[str, Option]:
     """The settings of a verb by their names."""
     return {option.name: option for option in _walk(cls)}
 
@@ -156,7 +158,7 @@ def parse(cls: type[C], arguments: Sequence[str], command: str) -> C:
     if _FILE in given:
         from dpnlp.cli.settings import read_settings  # Here, because most commands need no YAML.
 
-        values = dict(_flat(options, read_settings(given[_FILE]), f" in {given[_FILE]}"))
+        values = _once(_flat(options, read_settings(given[_FILE]), f" in {given[_FILE]}"), f" in {given[_FILE]}")
     values |= {name: option.read(given[name], option.typed) for name, option in options.items() if name in given}
     return _build(cls, options, values, called=lambda option: option.typed)
 
@@ -164,7 +166,7 @@ def parse(cls: type[C], arguments: Sequence[str], command: str) -> C:
 def from_dict(cls: type[C], entries: Mapping[str, Any]) -> C:
     """Reads what `to_dict` gives, or any part of it that leaves out no more than defaults."""
     options = options_of(cls)
-    return _build(cls, options, dict(_flat(options, entries)), called=lambda option: option.name)
+    return _build(cls, options, _once(_flat(options, entries)), called=lambda option: option.name)
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -214,6 +216,16 @@ def _flat(
             raise BadInput(f"{name} = {shown(value)}{where}: it must be a mapping that holds {', '.join(inside)}.")
         else:
             yield from _flat(options, value, where, f"{name}.")
+
+
+def _once(values: Iterable[tuple[str, Any]], where: str = "") -> dict[str, Any]:
+    """The values by name, of which none is given twice, as by its dotted name and inside its section."""
+    found: dict[str, Any] = {}
+    for name, value in values:
+        if name in found:
+            raise BadInput(f"{name}{where}: it is given twice, by this name and inside its section; keep one of them.")
+        found[name] = value
+    return found
 
 
 # argparse

@@ -2,12 +2,13 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpnlp.atomic import is_passing
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_json
@@ -21,6 +22,10 @@ from dpnlp.runs.provenance import Door, run_of
 if TYPE_CHECKING:
     from dpnlp.cli.sections import Files
     from dpnlp.cli.training import Scored
+
+
+_TAKEN = ("audit.json", "audit.html")
+"""What `dpnlp audit` writes beside answers to training records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +70,13 @@ class Evaluate(ABC):
             print_facts(f"{self.model} on {count:,} {what}", facts | ({"written to": str(output)} if output else {}))
             print("".join(f"{text}\n" for text in uncovered.values()), end="")
 
-    def records(self, data: "Files", door: Door) -> list[Any]:
-        """What a model that was opened by this door is scored on: nothing that it learned from, unless asked for."""
+    def records(
+        self, data: "Files", door: Door, check: Callable[[str, Sequence[Any]], None] = lambda *_: None
+    ) -> list[Any]:
+        """What a model that was opened by this door is scored on: nothing that it learned from, unless asked for.
+
+        What `check` refuses, by the name of the split, is in no ledger.
+        """
         splits = data.splits()
         if self.on_training_data:
             if splits.train is None:
@@ -76,6 +86,7 @@ class Evaluate(ABC):
         if records is None:
             raise BadInput("data.test is not given: name the file to score the model on, or a corpus.")
         chosen = apart(f"data.{name}", records, remembered(door).has)
+        check(f"data.{name}", chosen)
         self._enter(splits.train, records, chosen)
         return chosen
 
@@ -99,6 +110,8 @@ class Evaluate(ABC):
                 f"output = {self.output}: answers to training records are not covered by the guarantee; give a file "
                 f"name alone, which then lies in {run.path / NOT_COVERED}."
             )
+        if self.output is not None and (self.output.name in ("", "..", *_TAKEN) or is_passing(self.output.name)):
+            raise BadInput(f"output = {self.output}: it is the name of something else; choose another file name.")
         return None if self.output is None else run.apart(self.output.name)
 
     @classmethod

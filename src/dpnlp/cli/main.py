@@ -4,6 +4,7 @@
 that went away, as in `| head`.
 """
 
+import errno
 import os
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from io import TextIOWrapper
 from typing import NamedTuple, Protocol
 
 from dpnlp.checks import BadInput
-from dpnlp.cli.config import Config, as_typed, help_text, nearest, parse, width
+from dpnlp.cli.config import Config, as_typed, help_text, nearest, parse, shown, width
 from dpnlp.cli.interruption import stoppable
 from dpnlp.foreign import visible
 from dpnlp.home import cache, owned
@@ -98,16 +99,39 @@ def main(argv: Sequence[str] | None = None, commands: Commands = COMMANDS) -> in
         return _fail(130, str(error) or "interrupted.", debug)
     except BadInput as error:
         return _fail(2, str(error), debug)
+    except OSError as error:
+        return _fail(*_denied(error), debug)
+    except RuntimeError as error:
+        if not str(error).startswith("Symlink loop"):
+            return _unexpected(error, debug)
+        return _fail(2, f"{str(error).partition(' from ')[2]}: its links lead back to one another; mend them.", debug)
     except Exception as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".:")
-        return _fail(1, f"{what}; --debug shows the traceback.", debug)
+        return _unexpected(error, debug)
 
 
 def _keep_programs() -> None:
     """Lets JAX keep compiled programs, which tell how long the longest text is, where their owner alone can look."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        with suppress(OSError):  # Then nothing is kept.
+        with suppress(OSError, RuntimeError):  # Then nothing is kept.
             os.environ["JAX_COMPILATION_CACHE_DIR"] = str(owned(owned(cache()) / "compiled"))
+
+
+def _denied(error: OSError) -> tuple[int, str]:
+    """What the operating system refused, where nobody before said what that means."""
+    place, why = shown(os.fsdecode(error.filename or "")), error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return 2, f"{place if error.filename else 'the disk'}: there is no room ({why}); make some, then run it again."
+    if error.filename:
+        return 2, f"{place}: it cannot be used ({why}); check the path and its permissions."
+    return 1, _what(error)
+
+
+def _what(error: Exception) -> str:
+    return f"{' '.join(f'{type(error).__name__}: {error}'.split()).rstrip('.:')}; --debug shows the traceback."
+
+
+def _unexpected(error: Exception, debug: bool) -> int:
+    return _fail(1, _what(error), debug)
 
 
 def _fail(code: int, sentence: str, debug: bool) -> int:

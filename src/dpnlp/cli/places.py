@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dpnlp.atomic import refusals, sweep, whole_folder
+from dpnlp.atomic import is_passing, refusals, sweep, whole_folder
 from dpnlp.checks import BadInput
+from dpnlp.home import home_place
 
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
@@ -17,6 +18,8 @@ def check_file(
     """A file may be written in a folder that is there, under one of the endings, and over nothing that is read."""
     if place is None:
         return
+    _refuse_passing(flag, place)
+    _refuse_kept(flag, place)
     if place.is_dir():
         raise BadInput(f"{flag} = {place}: it is a folder; give the name of a file.")
     if not place.parent.is_dir():
@@ -31,6 +34,8 @@ def check_file(
 
 def check_folder(flag: str, place: Path) -> None:
     """A folder may be made where nothing is yet."""
+    _refuse_passing(flag, place)
+    refuse_inside(flag, place)
     if place.exists() or place.is_symlink():
         raise BadInput(f"{flag} = {place}: it is there already; choose another folder.")
     above = next(folder for folder in place.absolute().parents if folder.exists())
@@ -59,6 +64,52 @@ def new_output(place: Path) -> Iterator[Path]:
         for folder in missing:
             with suppress(OSError):
                 folder.rmdir()  # if nothing is in it
+
+
+def _refuse_passing(flag: str, place: Path) -> None:
+    if is_passing(place.name):
+        raise BadInput(f"{flag} = {place}: what has such a name is swept away as unfinished; choose another name.")
+
+
+LEDGER = "--privacy.ledger"
+
+
+def _refuse_kept(flag: str, place: Path) -> None:
+    """No output takes the place of a ledger or a key, of data that have a ledger, or of what lies in a run."""
+    from dpnlp.data.strings import LEDGERS
+
+    real = place.resolve()
+    is_ledger = place.name.endswith(LEDGERS)
+    if flag == LEDGER and not place.name.endswith(LEDGERS[1:]):
+        is_ledger = False
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise BadInput(f"{flag} = {place}: it is a pipe or a device; give the name of a file.")
+    if is_ledger:
+        what = "a ledger, or belongs to one"
+    elif place.with_name(f"{place.name}.ledger").exists():
+        what = "data with a ledger"
+    elif real.is_relative_to(home_place().resolve()):
+        what = "what dpnlp remembers for you"
+    elif place.exists() and place.name != "report.html" and (thing := _thing_around(real)):
+        what = f"a part of {thing}"
+    else:
+        return
+    raise BadInput(f"{flag} = {place}: it is {what}, which would be lost; choose another place.")
+
+
+def refuse_inside(flag: str, place: Path) -> None:
+    """Nothing new is made inside of what dpnlp has made: it would seem to be a part of that."""
+    if thing := _thing_around(place.resolve()):
+        raise BadInput(f"{flag} = {place}: it would lie in {thing}, which is complete; choose another place.")
+
+
+def _thing_around(real: Path) -> Path | None:
+    """The run, model, rewriter or vocabulary that a place is in, if it is in one."""
+    from dpnlp.runs.folder import PRIVACY
+    from dpnlp.runs.provenance import PROVENANCE
+
+    above = list(real.parents)[:3]
+    return next((one for one in above if any((one / name).is_file() for name in (PRIVACY, PROVENANCE))), None)
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -100,7 +100,7 @@ def _is_line(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    return _is_line(text) and text not in ("", ".", "..") and text == text.strip() and not {"/", "\\"} & {*text}
+    return _is_line(text) and text[:1] not in ("", ".", "-") and text == text.strip() and not {"/", "\\"} & {*text}
 
 
 _ONE_LINE = "give one line that is not blank, without control characters"
@@ -110,7 +110,9 @@ LINE = Range("", _is_line, "give one line, without control characters")
 """Text that may be nothing."""
 FREE = Range("", lambda text: True)
 NAME = Range(
-    "that can name a folder", lambda text: _is_name(text) and len(text.encode()) <= 200, "give one word or a few"
+    "that can name a folder",
+    lambda text: _is_name(text) and len(text.encode()) <= 200,
+    "give one word or a few, without a dot or a dash before them",
 )
 PATH = Range("", lambda path: _is_line(str(path)), _ONE_LINE)
 

@@ -89,7 +89,7 @@ class EvaluateReading(Evaluate):
         data = changed(data_of(run, self.task, type(self.data)) if run else self.data, self.data)
         door = Door()
         task = opened(self.model, self.task, self.computes, data.longest, door)
-        records = self.records(data, door)
+        records = self.records(data, door, task.refuse_unscorable)
         found = task.score(records, self.scoring.batch)
         return len(records), Scored(found.scores(), found.lines(), found.details())
 

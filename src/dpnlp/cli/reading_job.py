@@ -136,6 +136,9 @@ class ReadingJob(TextJob):
     def brief(self, model: Any, records: Sequence[Any]) -> dict[str, float]:
         return {name: score.value for name, score in self.scored(model, records).scores.items()}
 
+    def refuse_unscorable(self, what: str, records: Sequence[Any]) -> None:
+        self.task.refuse_unscorable(what, records)
+
     def save(self, model: Any, folder: Path) -> None:
         from dpnlp.models.pretrained import save_reader
 

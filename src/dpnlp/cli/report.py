@@ -12,7 +12,8 @@ from dpnlp.cli.output import attack_facts, print_facts, print_guarantee, print_j
 from dpnlp.cli.places import PICTURES, check_file
 from dpnlp.cli.ranges import SIZE_OR_0
 from dpnlp.foreign import visible
-from dpnlp.runs.folder import Run
+from dpnlp.runs.files import understood
+from dpnlp.runs.folder import METRICS, PRIVACY, Run
 from dpnlp.runs.hard_cases import with_hard_cases
 from dpnlp.runs.page import account_command, page_of_run, page_of_runs
 from dpnlp.runs.tables import Table, cost, label, scores
@@ -57,6 +58,11 @@ class Report:
         check_file("--output", self.output, endings=(".html", ".htm"))
         check_file("--plot", self.plot, endings=PICTURES)
         runs = list(_found(self.runs))
+        for run in runs:
+            with understood(run.path / METRICS):
+                scores(run)
+            with understood(run.path / PRIVACY):
+                account_command(run)
         table = Table.of(runs)
         if self.hard_cases is not None:
             table = with_hard_cases(table, Run.open(self.hard_cases))

@@ -71,6 +71,7 @@ class Rewriting:
         self.texts_of: Counter[str] = Counter()
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
         self._refuse_delta()
+        self.encoder = self._scoring_encoder()
 
     def run(self) -> None:
         """From the ledger to the report."""
@@ -325,17 +326,25 @@ class Rewriting:
         """The test texts, where anything is scored."""
         return None if self.asked.scoring.encoder is None or self.asked.data.label is None else self.test
 
-    def _score(self) -> None:
-        """A classifier learns from the rewritten texts; those of the test are as they were."""
-        asked, test, name = self.asked, self._scored_on, self.asked.scoring.encoder
-        if test is None or name is None:
-            return
+    def _scoring_encoder(self) -> "SentenceEncoder | None":
+        """What reads texts for the score: opened before anything is paid for, for what cannot be opened is refused."""
+        name = self.asked.scoring.encoder
+        if self._scored_on is None or name is None:
+            return None
         from dpnlp.models.sentence_vectors import SentenceEncoder
-        from dpnlp.rewriting.downstream import Randomized
 
-        door, most = Door(), asked.scoring.most
+        door = Door()
         encoder = door.open(SentenceEncoder.load, name)
         door.refuse_costs("scoring.encoder", name)
+        return encoder
+
+    def _score(self) -> None:
+        """A classifier learns from the rewritten texts; those of the test are as they were."""
+        asked, test, encoder, most = self.asked, self._scored_on, self.encoder, self.asked.scoring.most
+        if test is None or encoder is None:
+            return
+        from dpnlp.rewriting.downstream import Randomized
+
         spent = self.guarantee.epsilon if self.guarantee.is_private else "inf"
         rows = []
         if asked.privacy.diagnostics:

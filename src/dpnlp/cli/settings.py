@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.checks import BadInput
-from dpnlp.foreign import parse_yaml
+from dpnlp.foreign import parse_yaml, text_in
 
 
 def read_settings(file: str) -> Mapping[Any, Any]:
@@ -13,7 +13,7 @@ def read_settings(file: str) -> Mapping[Any, Any]:
     if Path(file).suffix.lower() not in (".yaml", ".yml"):
         raise BadInput(f"{file}: unexpected argument; a settings file ends in .yaml or .yml, a flag begins with --.")
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        text = text_in(file)
     except OSError as error:
         raise BadInput(f"{file}: it cannot be read ({error.strerror}); give the path of a YAML file.") from None
     except UnicodeDecodeError:

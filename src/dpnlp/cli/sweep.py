@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -96,13 +97,13 @@ class Sweep:
 def named_as_tuned(grid: Sequence[Train | Rewrite]) -> list[Train | Rewrite]:
     """The runs, of which those that share their private data say so: who takes the best of them has seen all."""
     own = [_private_data(one) for one in grid]
-    return [replace(one, tuned=one.tuned or own.count(data) > 1) for one, data in zip(grid, own, strict=True)]
+    times = Counter(own)
+    return [replace(one, tuned=one.tuned or times[data] > 1) for one, data in zip(grid, own, strict=True)]
 
 
-def _private_data(asked: Train | Rewrite) -> dict[str, Any]:
+def _private_data(asked: Train | Rewrite) -> tuple[Any, ...]:
     """What says which data are private."""
-    sources = ("train", "texts", "edges", "corpus", "folder")
-    return {name: value for name, value in to_dict(asked)["data"].items() if name in sources}
+    return tuple(getattr(asked.data, name, None) for name in ("train", "texts", "edges", "corpus", "folder"))
 
 
 def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:
@@ -116,6 +117,7 @@ def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:
         raise BadInput(f"grid in {file}: it must hold settings, each with a list of values; write NAME: [a, b].")
     axes = [_axis(file, name, _values(file, name, values)) for name, values in grid.items()]
     axes.append(_axis(file, "privacy.seed", _seeds(file, asked)))
+    _refuse_twice(file, axes, seeds=asked.get("seeds") is not None)
     starts = list(_starts(file, asked.get("settings") or {}))
     if (count := len(starts) * math.prod(map(len, axes))) > MOST:
         raise BadInput(f"{file}: its grid has {count:,} runs; ask for at most {MOST:,} at once.")
@@ -164,7 +166,25 @@ def _axis(file: Path, name: str, values: list[Any]) -> list[dict[str, Any]]:
     for value in values:
         if not isinstance(value, list) or len(value) != len(names):
             raise BadInput(f"{name} in {file}: {value} must be a list of {len(names)} values, one for each name.")
+    if len({*names}) < len(names):
+        raise BadInput(f"{name} in {file}: a name stands in it twice; keep one of them.")
     return [dict(zip(names, value, strict=True)) for value in values]
+
+
+_OURS = ("name", "runs", "resume", "task", "json")
+"""What the sweep itself says of its runs, or what would make other runs of them."""
+
+
+def _refuse_twice(file: Path, axes: Sequence[list[dict[str, Any]]], seeds: bool) -> None:
+    """What varies must be up to the grid, and vary in one place alone: else a run is not what its name says."""
+    *chosen, last = [[*axis[0]] for axis in axes]
+    names = Counter(name for axis in (*chosen, last if seeds else []) for name in axis)
+    for name, times in names.items():
+        if name in _OURS:
+            raise BadInput(f"{name} in {file}: it cannot vary in a grid; leave it out, or write another grid for it.")
+        others = [other for other in names if other.startswith(f"{name}.")]
+        if times > 1 or others:
+            raise BadInput(f"{name} in {file}: it varies in two places, of which one would be lost; keep one of them.")
 
 
 def _starts(file: Path, settings: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:

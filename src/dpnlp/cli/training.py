@@ -84,6 +84,9 @@ class Job(ABC):
         """Whether a record to score on is one that was learned from."""
         return learned.has(record)
 
+    def refuse_unscorable(self, what: str, records: Sequence[Any]) -> None:  # noqa: B027, most can score anything
+        """Refuses records of which no score can be told, before anything is paid for."""
+
     @abstractmethod
     def texts_of(self, records: Sequence[Any]) -> "Fingerprints":
         """The fingerprints of the texts in records that are scored on."""
@@ -149,9 +152,12 @@ class Training:
         self.plan = replace(plan, owner=_owner_column(self.job.train, plan.unit))
         known = partial(self.job.is_in, self.job.learned | remembered(self.door))
         self.job.held_out = {split: apart(f"data.{split}", its, known) for split, its in self.job.held_out.items()}
+        for split, its in self.job.held_out.items():
+            self.job.refuse_unscorable(f"data.{split}", its)
         for origin in self.door.provenance.origins:
             spent = figure(origin.promised.epsilon)
             warn(f"{origin.what} was made at ε = {spent}, which is added to what this run costs.")
+        asked.learning.build()  # What it refuses is in no ledger yet.
         self.options = options_of(asked, self.plan)
         self.options.layout(self.job.dataset, self.plan)  # What it refuses is refused before anything is scored.
         self.id = self._refuse_another_start() if asked.resume else new_id()

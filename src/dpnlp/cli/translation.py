@@ -84,6 +84,12 @@ class TranslationJob(TextJob):
         scored = self.task.of(model).score(records, self.asked.scoring.of(self.asked.data.longest))
         return {"bleu": scored.bleu(self.asked.scoring.bleu_tokenizer).value, "chrf": scored.chrf().value}
 
+    def refuse_unscorable(self, what: str, records: "Sequence[Pair]") -> None:
+        from dpnlp.tasks import translation
+
+        first = tuple(records[:1])
+        self.asked.scoring.scores(translation.Scored(first, tuple(pair.target for pair in first)))
+
     def written(self, model: Any, records: "Sequence[Pair]") -> list[bool]:
         writing = self.asked.scoring.of(self.asked.data.longest)
         found = self.task.of(model).translate([pair.source for pair in records], writing)

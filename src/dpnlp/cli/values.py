@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,6 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from dpnlp.cli.ranges import Range, usual
+from dpnlp.foreign import NUMERAL
 
 
 class Refused(Exception):
@@ -99,7 +101,7 @@ def _path(value: Any) -> Path:
 
 def _number(value: Any) -> float:
     """A number or its text, which it may be in YAML too: there, 1e-5 is text."""
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, str) and not NUMERAL.fullmatch(value.strip())):
         raise Refused
     try:
         number = float(value)
@@ -109,6 +111,14 @@ def _number(value: Any) -> float:
         raise Refused("nan is not one")
     if math.isinf(number) and isinstance(value, str) and "inf" not in value.lower():
         raise Refused("this one is too large")
+    return number
+
+
+def _real(value: Any) -> float:
+    """A number that is 0 only where it says so."""
+    number = _number(value)
+    if number == 0 and isinstance(value, str) and re.search("[1-9]", value.lower().partition("e")[0]):
+        raise Refused("this one is too small")
     return number
 
 
@@ -123,7 +133,7 @@ def _whole(value: Any) -> int:
 
 _SCALARS = {
     bool: Kind("", "true or false", partial(_exactly, bool)),
-    float: Kind("NUMBER", "a number", _number),
+    float: Kind("NUMBER", "a number", _real),
     int: Kind("INTEGER", "a whole number", _whole),
     Path: Kind("PATH", "a path", _path),
     str: Kind("TEXT", "text", partial(_exactly, str)),

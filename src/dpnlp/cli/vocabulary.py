@@ -14,6 +14,7 @@ from dpnlp.cli.output import print_facts, print_guarantee, print_json
 from dpnlp.cli.places import check_file, new_output
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.cli.start import PUBLIC
+from dpnlp.foreign import text_in
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
 from dpnlp.runs.folder import Run
 from dpnlp.runs.provenance import Door, Provenance
@@ -147,7 +148,7 @@ class Vocabulary:
         """
         from dpnlp.runs.privacy import new_id
 
-        run = self._charged.read_text(encoding="utf-8") if self._charged.exists() else new_id()
+        run = text_in(self._charged) if self._charged.exists() else new_id()
         if run.endswith(_MADE) and not unfinished(self.output.absolute()).exists():
             return new_id()
         return run.removesuffix(_MADE)
@@ -158,7 +159,7 @@ class Vocabulary:
 
     @property
     def _paid(self) -> str:
-        begun = self._charged.exists() and not self._charged.read_text(encoding="utf-8").endswith(_MADE)
+        begun = self._charged.exists() and not text_in(self._charged).endswith(_MADE)
         return ", and costs nothing more." if begun else "."
 
     def _print(self, tokens: int, promised: Guarantee | None) -> None:

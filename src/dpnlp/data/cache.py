@@ -25,7 +25,7 @@ from dpnlp.atomic import Taken, sweep, whole_folder
 from dpnlp.checks import BadInput
 from dpnlp.data.formats import readable
 from dpnlp.data.records import Records
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 
 FORMAT = 3
 """Version of the files in the cache."""
@@ -118,7 +118,7 @@ class Examples:
     def opened(cls, folder: Path) -> "Examples":
         """Those that `kept` has put into a folder."""
         try:
-            about = parse_json((folder / _ABOUT).read_text(encoding="utf-8"))
+            about = parse_json(text_in(folder / _ABOUT))
         except (OSError, ValueError):
             raise damaged(folder / _ABOUT) from None
         examples, columns = about["examples"], tuple(Column(*column) for column in about["columns"])

@@ -13,6 +13,7 @@ import os
 import re
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,11 +22,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dpnlp.checks import BadInput, short
+from dpnlp.foreign import Repeated, once, opened
 
 Row = tuple[int, Any]
 
 _PIECE = 1 << 16
 """How many bytes of a long line are read at once."""
+LONGEST = 1 << 26
+"""Bytes of a line."""
 _ROWS = 1024
 """How many rows of a Parquet file are read at once."""
 _MARKS = {
@@ -33,8 +37,9 @@ _MARKS = {
     "{}": re.compile(r"\s*(\{\s*\}|[{,}])\s*"),
 }
 """What stands before an element of a JSON array or a member of an object, or ends it, by its brackets."""
+_DECODER = json.JSONDecoder(object_pairs_hook=once)
 _COLON = re.compile(r"\s*:\s*")
-PACKED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+PACKED: Mapping[str, Callable[[Any], Any]] = {".gz": gzip.open, ".xz": lzma.open}
 """How the name of a file ends that is packed, and what opens it."""
 
 
@@ -89,7 +94,7 @@ class Json(Table):
         for number, line in lines(self.files[0]):
             if line.strip():
                 try:
-                    yield number, json.loads(line)
+                    yield number, _DECODER.decode(line)
                 except (ValueError, RecursionError) as error:
                     raise self._malformed(number, error) from None
 
@@ -105,6 +110,11 @@ class Json(Table):
             try:
                 start, value, end = _element(text, at, first, brackets)
             except json.JSONDecodeError as error:
+                if len(text) - at > LONGEST:
+                    raise BadInput(
+                        f"{self.where(number)}: what begins there has more than {LONGEST >> 20} MiB; write one object "
+                        "a line."
+                    ) from None
                 more = _taken(pieces, max(_PIECE, len(text) - at))
                 if not more:
                     raise self._malformed(number + text.count("\n", at, error.pos), error) from None
@@ -125,6 +135,8 @@ class Json(Table):
 
     def _malformed(self, number: int, error: Exception) -> BadInput:
         said = "a number of thousands of digits, or too many brackets inside one another"
+        if isinstance(error, Repeated):
+            said = str(error)
         if isinstance(error, json.JSONDecodeError):
             said = f"{error.msg[0].lower()}{error.msg[1:]}"
         return BadInput(
@@ -151,8 +163,9 @@ class Delimited(Table):
         for number, cells in self.cells():
             if names is None:
                 names = cells if self.header else list(map(str, range(len(cells))))
-                if twice := next((name for name in names if names.count(name) > 1), None):
-                    raise BadInput(f"{self.where(number)}: two columns are named {twice!r}; rename one.")
+                if len(set(names)) < len(names):
+                    twice = Counter(names).most_common(1)[0][0]
+                    raise BadInput(f"{self.where(number)}: two columns are named {twice[:99]!r}; rename one.")
                 if self.header:
                     continue
             if len(cells) != len(names):
@@ -238,13 +251,15 @@ def lines(path: Path, longest: int = -1) -> Iterator[tuple[int, str]]:
     """The lines of a text file, unpacked if it ends in .gz or .xz, with their numbers and their ends.
 
     Only a line feed ends a line: other separators occur inside texts. Of a line of more than `longest` bytes come
-    several pieces of the same number.
+    several pieces of the same number; else a line as long as no text is, such as that of a packed bomb, is refused.
     """
     decoder, number = codecs.getincrementaldecoder("utf-8-sig")(), 1
     opens = PACKED.get(path.suffix.lower())
-    with readable(path), opens(path) if opens else path.open("rb") as file:
+    with readable(path), opened(path) as raw, opens(raw) if opens else raw as file:
         try:
-            while piece := file.readline(longest):
+            while piece := file.readline(LONGEST + 1 if longest < 0 else longest):
+                if len(piece) > LONGEST:
+                    raise BadInput(f"{path}, line {number}: it has more than {LONGEST >> 20} MiB; break it into lines.")
                 yield number, decoder.decode(piece)
                 number += piece.endswith(b"\n")
             decoder.decode(b"", final=True)
@@ -294,12 +309,12 @@ def _element(text: str, at: int, first: bool, brackets: str) -> tuple[int, Any, 
         raise json.JSONDecodeError(f"expected , or {closing}", text, at)
     if mark[1].endswith(closing):
         return mark.end(1), None, mark.end(1)
-    value, end = json.JSONDecoder().raw_decode(text, mark.end())
+    value, end = _DECODER.raw_decode(text, mark.end())
     if brackets == "[]":
         return mark.end(), value, end
     if (colon := _COLON.match(text, end)) is None:
         raise json.JSONDecodeError("expected :", text, end)
-    inside, end = json.JSONDecoder().raw_decode(text, colon.end())
+    inside, end = _DECODER.raw_decode(text, colon.end())
     return mark.end(), (value, inside), end
 
 

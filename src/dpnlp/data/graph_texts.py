@@ -157,7 +157,9 @@ def pairs_of(path: Path, numbers: Mapping[str, int], remedy: str | None = None) 
         if first is not None and second is not None:
             found.extend((first, second))
         elif remedy is not None:
-            raise BadInput(f"{path}, line {number}: there is no text with the id {ends[first is not None]}; {remedy}.")
+            raise BadInput(
+                f"{path}, line {number}: there is no text with the id {ends[first is not None][:99]}; {remedy}."
+            )
     return np.array(found, np.int64).reshape(-1, 2)
 
 

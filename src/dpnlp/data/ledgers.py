@@ -26,6 +26,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.identity import Fingerprints, Identity
 from dpnlp.data.strings import files_of, strings
 from dpnlp.events import NonPrivate
+from dpnlp.foreign import bytes_in
 from dpnlp.guarantee import Adjacency, Unit
 from dpnlp.home import home, owner_key
 
@@ -113,6 +114,8 @@ class DataSet:
         """A file or a folder, of which nothing is known but what stands in it."""
         Ledger.beside(path)  # It must be there.
         files, identity = files_of(path), Identity.of_owner()
+        if not files:
+            raise BadInput(f"{path}: there are no files in this folder; give the data.")
         texts = Fingerprints.of(identity.text(text) for file in files for text in strings(file) if text.strip())
         return cls((Part(texts, files, (path,)),))
 
@@ -284,7 +287,7 @@ class Memory:
     def _kept(self, name: str) -> Fingerprints:
         path = self.folder / name
         try:
-            return Fingerprints.from_bytes(path.read_bytes()) if path.exists() else NOTHING
+            return Fingerprints.from_bytes(bytes_in(path)) if path.exists() else NOTHING
         except ValueError:
             raise BadInput(
                 f"{path}: it is damaged, so that data of the ledger {self.place} would not be recognised; restore the "
@@ -299,8 +302,8 @@ class Memory:
         # The anchor comes last: it never names a line that is not there, wherever a kill comes in between.
         places = (key_path(ledger), key_path(copy)), (ledger.path, copy.path), (ledger.head_path, copy.head_path)
         for new, old in places:
-            if new.exists() and not (old.exists() and old.read_bytes() == new.read_bytes()):
-                write(old, new.read_bytes(), mode=0o600)
+            if new.exists() and not (old.exists() and bytes_in(old) == bytes_in(new)):
+                write(old, bytes_in(new), mode=0o600)
 
     def ledgers(self, held: Iterable[bytes]) -> Iterator[Ledger]:
         """The ledger, if it is there, and the copy, if that has what neither the ledger has nor what is held anyway."""
@@ -317,7 +320,7 @@ def memories() -> Iterator[Memory]:
     """All that is remembered."""
     for folder in sorted(_memories().iterdir()):
         if (folder / _PLACE).exists():
-            yield Memory(folder, Path(os.fsdecode((folder / _PLACE).read_bytes())))
+            yield Memory(folder, Path(os.fsdecode(bytes_in(folder / _PLACE))))
 
 
 def alike(known: Fingerprints, texts: Fingerprints) -> bool:

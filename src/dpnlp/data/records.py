@@ -27,6 +27,9 @@ _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can write and UTF-8 cannot."""
 
+_NUMBER = re.compile("0|[1-9][0-9]{,9}")
+"""The number of a label."""
+
 R = TypeVar("R")
 """A record: a named tuple whose last field is its owner, a text or None."""
 
@@ -121,8 +124,8 @@ class Fields(NamedTuple):
             raise self.wrong(role, column, f"cannot be empty; correct the {self.noun}")
         if not names or (isinstance(value, str) and text in names):
             return self.whole(role, column, text)
-        if text.isdecimal() and int(text) < len(names):
-            return names[int(text)]
+        if (number := _NUMBER.fullmatch(text)) and int(number[0]) < len(names):
+            return names[int(number[0])]
         nearest = difflib.get_close_matches(text, names, n=8, cutoff=0)
         raise self.wrong(role, column, f"cannot be {text}; there are {', '.join(nearest)}, or their numbers from 0 on")
 
@@ -290,7 +293,9 @@ def aligned(source: Sequence[str | Path], sides: tuple[str, str]) -> Aligned:
 
 def is_hub_id(source: str | Path) -> bool:
     """Whether this can only be a dataset of the hub, since it is no file and not called like one."""
-    named = isinstance(source, str) and suffix_of(Path(source)) not in FORMATS and not Path(source).exists()
+    path = Path(source)
+    there = path.exists() or path.is_symlink()
+    named = isinstance(source, str) and suffix_of(path) not in FORMATS and not there
     return named and _HUB_ID.fullmatch(str(source)) is not None
 
 

@@ -11,6 +11,7 @@ from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.data.cache import Column, Examples, Numbers, kept, sha256
 from dpnlp.data.pairs import Pair, Pairs
+from dpnlp.foreign import bytes_in
 
 _LAST_USE = {"is_local", "local_files_only", "max_length", "stride", "truncation_strategy", "truncation_side"} | {
     "pad_to_multiple_of",
@@ -108,7 +109,7 @@ def state(tokenizer: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
         for path in sorted(Path(folder).iterdir()):
-            content = path.read_bytes()
+            content = bytes_in(path)
             if path.name == "tokenizer_config.json":
                 config = json.loads(content)
                 content = repr([(name, config[name]) for name in sorted(config) if name not in _LAST_USE]).encode()

@@ -27,6 +27,7 @@ from transformers import PreTrainedTokenizerFast
 from dpnlp import checks
 from dpnlp.bookkeeping import Array
 from dpnlp.checks import BadInput
+from dpnlp.foreign import opened
 from dpnlp.models.layers import Embedding
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -153,7 +154,7 @@ def read_vectors(path: str | Path, *, wanted: Collection[str] | None = None, mos
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a file, without their ends."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with opened(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
             for number, line in enumerate(file, start=1):
                 try:
                     yield line.decode("utf-8").rstrip(" \r\n")

@@ -24,7 +24,7 @@ from dpnlp.data.arrays import Arrays
 from dpnlp.data.cache import Ragged
 from dpnlp.data.tokens import encoded, refuse_endless
 from dpnlp.data.vocabulary import learned
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 from dpnlp.guarantee import Exposure
 from dpnlp.mechanisms import Gaussian, Laplace
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
@@ -226,7 +226,7 @@ class Autoencoder:
                 "with a bound, and save that."
             )
         with readable(path):
-            entry = parse_json(path.read_text(encoding="utf-8"))
+            entry = parse_json(text_in(path))
             if entry["format"] != _FORMAT:
                 raise BadInput(f"{path}: format = {entry['format']}, and this dpnlp reads {_FORMAT}; save it anew.")
             bottleneck = Bottleneck.from_json(entry)

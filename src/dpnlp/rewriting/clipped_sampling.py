@@ -26,7 +26,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.cache import Ragged
 from dpnlp.data.tokens import encoded
 from dpnlp.events import Event, NonPrivate
-from dpnlp.foreign import parse_json, spelled
+from dpnlp.foreign import parse_json, spelled, text_in
 from dpnlp.guarantee import Term
 from dpnlp.mechanisms.base import Mechanism
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
@@ -228,7 +228,7 @@ def save(rewriter: ClippedSampling, folder: Path) -> None:
 def load(folder: Path, epsilon: float, delta: float = 0.0, source: Source = OS_ENTROPY) -> ClippedSampling:
     """The one in the folder of a rewriter. It needs no δ, and promises none."""
     try:
-        how = parse_json((folder / "sampling.json").read_text(encoding="utf-8"))
+        how = parse_json(text_in(folder / "sampling.json"))
         bounds, tokens, prefix, longest = tuple(how["bounds"]), how["tokens"], how["prefix"], how["longest"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise BadInput(

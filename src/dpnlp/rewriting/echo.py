@@ -28,7 +28,7 @@ from safetensors.numpy import save_file
 from dpnlp import checks
 from dpnlp.checks import BadInput
 from dpnlp.events import Event, NonPrivate
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 from dpnlp.mechanisms import SubsetResponse
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Integers, Source
 from dpnlp.models.pretrained.encoders import save_encoder
@@ -190,7 +190,7 @@ def opened(folder: Path) -> tuple[Bank, SentenceEncoder]:
     """What `save` wrote."""
     arrays, path = read_arrays(folder / "bank.safetensors"), folder / "bank.json"
     with readable(path):
-        entry = parse_json(path.read_text(encoding="utf-8"))
+        entry = parse_json(text_in(path))
         sentences, longest = entry["sentences"], checks.count("longest", entry["longest"], least=2)
         vectors, alike = arrays["vectors"], arrays["alike"]
         count = len(sentences)

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from dpnlp.checks import BadInput
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
 from dpnlp.rewriting.base import Rewriter
 from dpnlp.runs.provenance import Door
@@ -50,7 +50,7 @@ def method_of(folder: Path) -> str:
 
 def _described(folder: Path) -> dict[str, str]:
     try:
-        entry = parse_json((folder / _NAME).read_text(encoding="utf-8"))
+        entry = parse_json(text_in(folder / _NAME))
     except OSError:
         raise BadInput(
             f"{folder}: there is no rewriter in it, for it has no {_NAME}; dpnlp pretrain makes one."

@@ -27,7 +27,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.arrays import Arrays
 from dpnlp.data.cache import Ragged
 from dpnlp.data.tokens import encoded, refuse_endless
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 from dpnlp.guarantee import Exposure, Guarantee
 from dpnlp.mechanisms import Gaussian, Laplace
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
@@ -229,7 +229,7 @@ def opened(folder: Path) -> Retelling:
     """What `save` wrote."""
     writer = pretrained.load(folder / "model")
     with readable(folder / _FILE):
-        entry = parse_json((folder / _FILE).read_text(encoding="utf-8"))
+        entry = parse_json(text_in(folder / _FILE))
         if entry["format"] != _FORMAT:
             raise BadInput(
                 f"{folder / _FILE}: format = {entry['format']}, and this dpnlp reads {_FORMAT}; make it again."

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpnlp.checks import BadInput
+from dpnlp.foreign import text_in
 from dpnlp.home import owner_key
 
 _LISTS = ("tokenizer.json", "vocab.json", "vocab.txt")
@@ -38,7 +39,7 @@ def _digests(file: Path, key: bytes, named: bool) -> Iterator[bytes]:
 def _words(file: Path, key: bytes) -> Iterator[bytes]:
     """The digest of the words of a tokenizer, which are the same in whatever format it is saved anew."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = text_in(file)
         entry: Any = text.rstrip("\n").split("\n") if file.suffix == ".txt" else json.loads(text)
         found = entry["model"]["vocab"] if file.name == "tokenizer.json" else entry
         words = sorted({str(one if isinstance(one, str) else one[0]) for one in found})

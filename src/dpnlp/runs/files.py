@@ -2,23 +2,35 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dpnlp.checks import BadInput
-from dpnlp.foreign import parse_json
+from dpnlp.checks import BadInput, short
+from dpnlp.foreign import parse_json, text_in
 
 
 def read(file: Path) -> str:
     """All of a text file."""
     try:
-        return file.read_text(encoding="utf-8")
+        return text_in(file)
     except OSError as error:
         raise BadInput(f"{file}: it cannot be read ({error.strerror}); give the folder of a run.") from None
     except UnicodeDecodeError:
         raise BadInput(f"{file}: it is not text in UTF-8; restore the file that the run wrote.") from None
+
+
+@contextmanager
+def understood(file: Path) -> Iterator[None]:
+    """What is made of a file that somebody changed, and whose entries are not what they were, becomes one sentence."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise BadInput(f"{file}: {short(error)}, which no run writes; restore the file that the run wrote.") from error
 
 
 # JSON

@@ -13,7 +13,7 @@ from enum import StrEnum
 from dpnlp.atomic import alone, fsync_path, refusals, sweep, write
 from dpnlp.checks import BadInput
 from dpnlp.runs.files import read
-from dpnlp.runs.folder import CONFIG, Run
+from dpnlp.runs.folder import CONFIG, PRIVACY, Run
 
 _STAGE = ".stage"
 
@@ -48,6 +48,9 @@ def attended(run: Run, resume: bool, command: str) -> Iterator[Stage]:
     What is refused before anything is begun leaves nothing, and what is interrupted says how to go on.
     """
     _refuse(run, resume, command)
+    around = next((one for one in [*run.path.resolve().parents][:3] if (one / PRIVACY).is_file()), None)
+    if around and not resume:
+        raise BadInput(f"runs = {run.path.parent}: it lies in the run {around}; choose another folder for runs.")
     missing = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
     with refusals(run.path):
         run.path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +62,7 @@ def attended(run: Run, resume: bool, command: str) -> Iterator[Stage]:
                     sweep(folder)
             try:
                 yield stage
-            except BadInput:
+            except (BadInput, OSError):
                 if not resume and stage_of(run) is Stage.BEGUN and not _has_drawn(run):
                     shutil.rmtree(run.path, ignore_errors=True)
                 raise

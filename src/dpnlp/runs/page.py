@@ -7,7 +7,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from os.path import relpath
 from pathlib import Path
@@ -17,7 +17,8 @@ from dpnlp.events import to_json
 from dpnlp.guarantee import Guarantee, NoiseSource, Trust
 from dpnlp.runs.attacks import attacked, exposed, refuted
 from dpnlp.runs.classes import classes
-from dpnlp.runs.folder import NOT_COVERED_BY, Run
+from dpnlp.runs.files import understood
+from dpnlp.runs.folder import AUDIT, DETAILS, LEAKAGE, METRICS, NOT_COVERED, NOT_COVERED_BY, PRIVACY, Run
 from dpnlp.runs.markup import Html, box, div, element, paragraph, section, table
 from dpnlp.runs.tables import Table, cost, label, scores, settings
 from dpnlp.runs.unigram import unigram
@@ -28,21 +29,27 @@ def page_of_run(run: Run, samples: int = 8) -> str:
     return _page(
         run.name,
         _header("Report of a run", run.name, _about(run)),
-        refuted(run),
+        _made_of(AUDIT, refuted, run),
         _banner(run.guarantee),
         _headline(run.guarantee),
         _statement(run.guarantee),
-        _scores(run),
-        classes(run),
-        unigram(run),
-        _curves(run),
+        _made_of(METRICS, _scores, run),
+        _made_of(DETAILS, classes, run),
+        _made_of(DETAILS, unigram, run),
+        _made_of(METRICS, _curves, run),
         _rewritten(run, samples),
-        _leakage(run),
+        _made_of(LEAKAGE, _leakage, run),
         _samples(run, samples),
-        attacked(run),
-        _verification(run),
+        _made_of(AUDIT, attacked, run),
+        _made_of(PRIVACY, _verification, run),
         _settings(run),
     )
+
+
+def _made_of(file: str, part: Callable[[Run], Html], run: Run) -> Html:
+    """A part of the page that is made of one file, of which nothing is known but that it is JSON."""
+    with understood(run.path / file):
+        return part(run)
 
 
 def page_of_audit(run: Run) -> str:
@@ -56,13 +63,13 @@ def page_of_audit(run: Run) -> str:
     return _page(
         f"Audit of {run.name}",
         _header("Audit of a run", run.name, _about(run)),
-        refuted(run),
+        _made_of(AUDIT, refuted, run),
         div(element("strong", "Not to be published. "), NOT_COVERED_BY, class_="banner caution", role="alert"),
         section(
             paragraph(said, " What it reached is in ", element("a", "its report", href=f"../{run.report.name}"), ".")
         ),
-        exposed(run),
-        attacked(run),
+        _made_of(f"{NOT_COVERED}/{AUDIT}", exposed, run),
+        _made_of(AUDIT, attacked, run),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpnlp.atomic import write
-from dpnlp.checks import BadInput
+from dpnlp.checks import BadInput, short
 from dpnlp.guarantee import Exposure
 from dpnlp.runs.contents import contents_of
 from dpnlp.runs.files import as_json, json_object, read
@@ -122,7 +122,12 @@ class Door:
         `source` is a path or an id of the hub; a run stands for its model. `public` is what its user says of a thing of
         which nothing is known, or of a run without privacy: that it was made of public data alone.
         """
-        thing = load(place_of(source), *how, **options)
+        place = place_of(source)
+        _refuse_endless(Path(place))
+        try:
+            thing = load(place, *how, **options)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:  # A file in it lies.
+            raise BadInput(f"{source}: it cannot be opened ({short(error)}); give one that is not damaged.") from error
         self.note(source, public=public)
         return thing
 
@@ -163,6 +168,13 @@ def place_of(source: str | Path) -> str | Path:
     if not run.model.is_dir():
         raise BadInput(f"{source}: the run is not finished, for it has no model yet; finish it first.")
     return run.model
+
+
+def _refuse_endless(place: Path) -> None:
+    """What never ends, or never begins, no library that reads a folder would come back from."""
+    for path in place.rglob("*") if place.is_dir() else ():
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise BadInput(f"{path}: it is no file, but a pipe or a device; remove it from the folder.")
 
 
 def run_of(source: str | Path) -> Run | None:

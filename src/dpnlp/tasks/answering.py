@@ -94,6 +94,10 @@ class Answering(Reading[Question]):
         """The model's answers beside the true ones."""
         return Answered(tuple(records), tuple(self.predict(records, batch)))
 
+    def right(self, records: Sequence[Question]) -> "Answered":
+        first = (record.answers[0].text if record.answers else "" for record in records)
+        return Answered(tuple(records), tuple(first))
+
     @property
     def _decisive(self) -> tuple[Any, ...]:
         return *super()._decisive, self.stride

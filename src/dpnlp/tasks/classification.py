@@ -50,6 +50,9 @@ class Classification(Reading[Labelled]):
         """The model's labels beside the true ones. One that the model does not know counts as missed."""
         return Classified(tuple(records), tuple(self.predict(records, batch)), self.labels)
 
+    def right(self, records: Sequence[Labelled]) -> "Classified":
+        return Classified(tuple(records), tuple(record.label for record in records), self.labels)
+
     def _texts(self, records: Sequence[Labelled]) -> dict[str, Any]:
         pairs = [record.pair for record in records]
         second = {"text_pair": pairs} if any(pair is not None for pair in pairs) else {}

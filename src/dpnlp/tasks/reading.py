@@ -17,6 +17,7 @@ from dpnlp.checks import BadInput
 from dpnlp.data.cache import Column, Examples, Numbers, kept
 from dpnlp.data.records import Records
 from dpnlp.data.tokens import state
+from dpnlp.foreign import visible
 from dpnlp.metrics.f1 import Confusion, confusion
 from dpnlp.metrics.score import Score
 
@@ -42,6 +43,10 @@ class Judged(Protocol):
         ...
 
 
+MOST = 1000
+"""Labels: which was taken for which is a table of all of them by all of them."""
+
+
 @dataclass(frozen=True)
 class Reading(ABC, Generic[R]):
     """A model, what it reads texts with, and the labels that it knows. Texts are cut to `longest` tokens."""
@@ -55,6 +60,16 @@ class Reading(ABC, Generic[R]):
 
     def __post_init__(self) -> None:
         checks.count("longest", self.longest, least=8)
+        if len(self.labels) > MOST:
+            raise BadInput(
+                f"labels = {len(self.labels):,} different ones: there must be at most {MOST:,}; name a column in which "
+                "each label comes often."
+            )
+        if odd := [label for label in self.labels if visible(label) != label or {"\n", "\t"} & {*label}]:
+            raise BadInput(
+                f"labels = {odd[0]!r:.99}: a label is a part of a line that a model answers; take line breaks, tabs "
+                "and control characters out of it."
+            )
         if len(set(self.labels)) != len(self.labels):
             raise BadInput(f"labels = {', '.join(self.labels)}: one is there twice; name each of them once.")
 
@@ -73,6 +88,26 @@ class Reading(ABC, Generic[R]):
     @abstractmethod
     def score(self, records: Sequence[R], batch: int = 64) -> Judged:
         """The model's answers, of which none has seen the true one, beside the true ones."""
+
+    @abstractmethod
+    def right(self, records: Sequence[R]) -> Judged:
+        """The true answers beside themselves."""
+
+    def refuse_unscorable(self, what: str, records: Sequence[R]) -> None:
+        """Refuses records that no score is of, before a model is asked, or is trained at some cost to be asked then."""
+        found = {label for record in records for label in getattr(record, "labels", ())}
+        others = sorted(found - {*self.labels})
+        if self.labels and found and len(others) == len(found):
+            raise BadInput(
+                f"{what}: none of its labels, such as {', '.join(others[:3])}, is one that the model knows, which are "
+                f"{', '.join(self.labels[:9])}; name the column of labels, or give other data."
+            )
+        if len(self.labels) + len(others) > MOST:
+            raise BadInput(f"{what}: it has {len(others):,} labels that the model does not know; give other data.")
+        try:
+            self.right(records).scores()
+        except BadInput as error:
+            raise BadInput(f"{what}: {error}") from None
 
     def of(self, model: nnx.Module) -> Self:
         """The same with another model of the same shape, such as one that was trained."""

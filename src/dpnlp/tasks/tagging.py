@@ -72,6 +72,9 @@ class Tagging(Reading[Tagged]):
         """The model's tags beside the true ones. One that the model does not know counts as missed."""
         return Compared(tuple(records), tuple(self.predict(records, batch)), self.labels)
 
+    def right(self, records: Sequence[Tagged]) -> "Compared":
+        return Compared(tuple(records), tuple(record.tags for record in records), self.labels)
+
     def _pieces(self, records: Sequence[Tagged]) -> Iterator[list[list[int]]]:
         """The tokens of each word of each sentence; of one that the tokenizer makes nothing of, the unknown token.
 

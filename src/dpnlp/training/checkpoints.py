@@ -22,6 +22,7 @@ import orbax.checkpoint as ocp
 
 from dpnlp.atomic import alone, fsync_path, write
 from dpnlp.checks import BadInput
+from dpnlp.foreign import text_in
 from dpnlp.guarantee import NoiseSource
 from dpnlp.training.secret import Secret
 
@@ -223,7 +224,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 def _refuse_damaged(folder: Path) -> None:
     """Refuses a checkpoint that is not what it was when it was sealed."""
-    sealed = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
+    sealed = json.loads(text_in(folder / _SEAL))
     if changed := sorted(dict(_hashes(folder).items() ^ sealed.items())):
         raise ValueError(f"{changed[0]} is not what was written")
 

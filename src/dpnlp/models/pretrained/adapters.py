@@ -13,7 +13,7 @@ from flax import nnx
 
 from dpnlp import checks
 from dpnlp.checks import BadInput
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 from dpnlp.models.lora import adapt, adapted, linear
 from dpnlp.models.pretrained.families import FAMILIES
 from dpnlp.models.pretrained.folders import Pretrained
@@ -125,7 +125,7 @@ def _tensor(module: str, side: str) -> str:
 def _config(path: Path) -> dict[str, Any]:
     """What adapter_config.json says, if it is of adapters that compute as ours do."""
     with readable(path):
-        config = dict(parse_json(path.read_text(encoding="utf-8")))
+        config = dict(parse_json(text_in(path)))
     if config.get("peft_type") != "LORA":
         raise BadInput(f"{path}: peft_type = {config.get('peft_type')!r}: it must be 'LORA'; take such adapters.")
     for name, value in config.items():

@@ -16,7 +16,7 @@ from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
 from dpnlp.checks import BadInput, short
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 from dpnlp.models.freezing import dotted
 from dpnlp.models.pretrained.families import Family, M
 from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, weight_files
@@ -132,7 +132,7 @@ def kind_of(folder: Path) -> Any:
     if not path.exists():
         raise BadInput(f"{folder}: there is no config.json in it; give the folder of a Hugging Face model.")
     with readable(path):
-        return dict(parse_json(path.read_text(encoding="utf-8"))).get("model_type")
+        return dict(parse_json(text_in(path))).get("model_type")
 
 
 def _config(folder: Path, families: Mapping[str, Family[M]]) -> Any:
@@ -150,6 +150,9 @@ def tokenizer_in(folder: Path, vocabulary: float = math.inf, **options: Any) -> 
         return None
     with readable(f"the tokenizer in {folder}"):
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
+        tokenizer("It reads.", "And two.", truncation=True, max_length=8)  # What cannot is found out here.
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise BadInput(f"{folder}: the tokenizer in it has no words but special ones; add the rest of its files.")
     if len(tokenizer) > vocabulary:
         raise BadInput(
             f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model's vocab_size is {vocabulary}; "

@@ -8,7 +8,7 @@ from typing import Any
 from flax import nnx
 
 from dpnlp.checks import BadInput
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 from dpnlp.models.pretrained.opening import fill, kind_of, refuse_other_weights, variables
 from dpnlp.models.pretrained.weights import Checkpoint, Tensor, readable, weight_files, write
 
@@ -28,7 +28,7 @@ def read_own(folder: Path, kind: str, noun: str) -> dict[str, Any]:
     if found != kind:
         raise BadInput(f"{path}: model_type = {found!r}, which must be {kind}; give the folder of {noun}.")
     with readable(path):
-        said: dict[str, Any] = dict(parse_json(path.read_text(encoding="utf-8")))
+        said: dict[str, Any] = dict(parse_json(text_in(path)))
         return said
 
 

@@ -199,7 +199,12 @@ def _own_labels(folder: Path, theirs: Any, head: Head) -> tuple[str, ...] | None
                     "choose another folder, or that of the encoder alone."
                 )
             if name.endswith(ending):
-                return _SPANS if head is Head.SPANS else tuple(theirs.id2label[at] for at in range(theirs.num_labels))
+                if head is Head.SPANS:
+                    return _SPANS
+                named = [theirs.id2label.get(at) for at in range(theirs.num_labels)]
+                if not all(isinstance(label, str) for label in named):
+                    raise BadInput(f"{folder / 'config.json'}: id2label must have a text for each label; correct it.")
+                return tuple(map(str, named))
     return None
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from dpnlp.atomic import whole_folder
 from dpnlp.checks import BadInput, short
-from dpnlp.foreign import parse_json
+from dpnlp.foreign import parse_json, text_in
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -93,7 +93,7 @@ def weight_files(folder: Path, source: str | Path, auto: str) -> list[Path]:
             f"[X.from_pretrained('{source}').save_pretrained('{Path(source).name}-safetensors') for X in (M, T)]\"."
         )
     with readable(folder / _INDEX):
-        index = parse_json((folder / _INDEX).read_text(encoding="utf-8"))
+        index = parse_json(text_in(folder / _INDEX))
         files = {folder / name for name in index["weight_map"].values()}
     for path in files:
         if not path.exists():
@@ -145,5 +145,7 @@ def readable(what: str | Path) -> Iterator[None]:
         yield
     except BadInput:
         raise
-    except Exception as error:  # They raise nearly anything for a damaged file.
+    except BaseException as error:  # They raise nearly anything for a damaged file.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # what is written in Rust
+            raise
         raise BadInput(f"{what}: it cannot be read ({short(error)}); correct it, or download it again.") from error
