@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from dpnlp.accounting import pld
 from dpnlp.cli.training import Training
+from dpnlp.data.plain import Text
 from dpnlp.events import Composed
 from dpnlp.guarantee import Adjacency, Exposure
 from dpnlp.runs.folder import Run
@@ -34,6 +35,8 @@ def home(tmp_path_factory):
     tokenizer().save_pretrained(home / "words")
     for number in (1, 2):
         write_texts(home / f"{number}.jsonl", sentences(40, seed=number))
+    for name in ("public", "notes"):  # Their texts are in no other file.
+        write_texts(home / f"{name}.jsonl", [Text(f"{name} number{one} ba de bi", f"{one}") for one in range(40)])
     return home
 
 
@@ -93,6 +96,18 @@ def test_a_run_in_a_chain_is_charged_as_its_ledger_has_it(home, first, trained, 
     assert [origin.what for origin in third.privacy.origins] == [
         f"dpnlp train {n}" for n in ("first", "second", "third")
     ]
+
+
+def test_what_a_run_started_from_is_in_every_figure_of_its_costs(home, first, trained, report):
+    flags = "--data.validation notes.jsonl --learning.evaluate-every 0.1"
+    run = trained("figures", first.path, flags=flags)
+    rows = run.metrics()
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    steps = run.privacy.own.event
+    for row, own in zip(rows, ((), (replace(steps, count=1),), (steps,)), strict=True):
+        cost = pld.epsilon(Composed((first.privacy.own.event, *own)), DELTA, Adjacency.ADD_REMOVE)
+        report(f"after {row['step']} steps on a private run", row["epsilon"], cost)
+    assert rows[-1]["epsilon"] == run.guarantee.epsilon
 
 
 def test_a_promise_that_was_edited_is_not_believed(home, first, trained):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpnlp.data.identity import Fingerprints, Seen
     from dpnlp.data.learned import Learned
     from dpnlp.data.ledgers import DataSet, Kept
+    from dpnlp.events import Event
     from dpnlp.metrics.score import Score
     from dpnlp.training import Charge, Options, Outcome, Plan, Secret
     from dpnlp.training.checkpoints import Evaluation
@@ -223,6 +224,7 @@ class Training:
                 publish=lambda history: self._publish(before, history),
                 diagnose=self._diagnose if asked.privacy.diagnostics else None,
                 interrupted=interrupted,
+                spent=self._cost,
                 run=self.id,
                 made_of=self.door.provenance.runs,
             )
@@ -291,8 +293,23 @@ class Training:
         return row
 
     def _spent(self, step: int) -> float | str:
-        spent = self.plan.epsilon_at_most(step)
+        spent = self._cost(step)
         return spent if math.isfinite(spent) else "inf"
+
+    def _cost(self, step: int) -> float:
+        """The ε of the first steps, and of all that the run started from."""
+        privacy = self.folder.privacy
+        if not privacy.earlier:
+            return self.plan.epsilon_at_most(step)
+        event = self.plan.event_at_most(step)
+        if event not in self._costs:
+            self._costs[event] = privacy.spent(event)
+        return self._costs[event]
+
+    @cached_property
+    def _costs(self) -> "dict[Event | None, float]":
+        """What was computed already: each evaluation is published with all before it."""
+        return {}
 
     def _diagnose(self, step: int, seen: Mapping[str, float]) -> None:
         import json

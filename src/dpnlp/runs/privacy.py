@@ -172,6 +172,15 @@ class Privacy:
         """What is promised, all origins together."""
         return composed(self.origins)
 
+    def spent(self, event: Event | None) -> float:
+        """The ε of all earlier origins and of this part of the run's own release, compared as the whole is."""
+        own = () if event is None else (replace(self.own, event=event),)
+        releases, whole = tuple(origin.release() for origin in (*self.earlier, *own)), self.guarantee
+        if not whole.is_private:
+            return math.inf
+        found = Contents(releases).spent(whole.delta, whole.unit, whole.adjacency, whole.owner)
+        return round_up(min(found.epsilon, whole.epsilon), DIGITS)
+
     def to_json(self) -> dict[str, Any]:
         """All of privacy.json. Guarantee, signature and statement are for people; they follow from the origins."""
         promised = self.guarantee
