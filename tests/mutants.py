@@ -4554,8 +4554,8 @@ DEFECTS = (
     Defect(
         "provenance: tensors that a run left as they were counted as its own",
         "runs/provenance.py",
-        "contents_of(folder) - self._contents",
-        "contents_of(folder)",
+        "contents_of(place) - self._contents",
+        "contents_of(place)",
         PROVENANCE,
     ),
     Defect(
@@ -4578,6 +4578,27 @@ DEFECTS = (
         "elif file.name in _LISTS:",
         'elif file.name in _LISTS and file.name != "vocab.txt":',
         PROVENANCE,
+    ),
+    Defect(
+        "provenance: a run is called public whose texts a ledger knows to be private",
+        "runs/provenance.py",
+        "if learned is not None and (ledger := private_ledger(learned.seen.texts)):",
+        "if False:",
+        (f"{REDTEAM}a_run_whose_texts_a_ledger_knows_to_be_private_is_not_said_to_be_public",),
+    ),
+    Defect(
+        "provenance: what rewritten texts cost is forgotten by what learns from them without noise",
+        "runs/provenance.py",
+        "if not noise or one.promised.trust is Trust.CENTRAL",
+        "if one.promised.trust is Trust.CENTRAL",
+        (f"{REDTEAM}what_texts_were_made_of_is_behind_a_model_that_learned_them_without_noise",),
+    ),
+    Defect(
+        "provenance: what a private model wrote costs nothing",
+        "cli/generate.py",
+        "            door.remember(self.output)\n",
+        "            pass\n",
+        (f"{REDTEAM}what_texts_were_made_of_is_behind_a_model_that_learned_them_without_noise",),
     ),
     Defect(
         "train: the figures on the way leave out what the run started from",

@@ -110,6 +110,48 @@ def test_what_a_run_started_from_is_in_every_figure_of_its_costs(home, first, tr
     assert rows[-1]["epsilon"] == run.guarantee.epsilon
 
 
+def test_a_run_whose_texts_a_ledger_knows_to_be_private_is_not_said_to_be_public(home, trained):
+    """Its cost would be lost: whoever starts from it would promise 1 where nothing at all is left of a promise."""
+    vocabulary = "lstm --model.vocabulary words --model.public-start"
+    promised = trained("promised", vocabulary, data="notes.jsonl")
+    assert promised.guarantee.is_private
+    lines = (home / "notes.jsonl").read_text().splitlines()
+    (home / "shuffled.jsonl").write_text("\n".join(lines[::-1]) + "\n")
+    for name, data in (("plainly", "notes.jsonl"), ("again", "shuffled.jsonl")):
+        run = trained(name, vocabulary, epsilon=math.inf, data=data)
+        copy = shutil.copytree(run.model, home / f"copy-of-{name}")
+        for start in (run.path, copy):
+            said = trained("lost", start, epsilon=1, flags="--model.public-start")
+            assert "is a ledger of texts that it learned from, so they are private" in said
+            assert not (home / "runs" / "lost").exists()
+        assert not trained(f"on-{name}", run.path, epsilon=1).guarantee.is_private
+
+
+def test_what_texts_were_made_of_is_behind_a_model_that_learned_them_without_noise(home, first, trained):
+    """Rewritten texts, and what a private model wrote, have cost something, which a run without privacy keeps."""
+    made = "--data.train public.jsonl --data.public --model.width 4 --model.hidden 4 --learning.epochs 1"
+    for line in (
+        f"pretrain --method adept --output rewriter {made}",
+        "rewrite --rewriter rewriter --name rewriting --data.train notes.jsonl --privacy.epsilon 5",
+        f"generate {first.path} notes.jsonl --output answers.txt",
+    ):
+        code, _, err = run_in(home, line)
+        assert code == 0, err
+    shutil.copy(home / "runs" / "rewriting" / "rewritten" / "train.jsonl", home / "rewritten.jsonl")
+    vocabulary = "lstm --model.vocabulary words --model.public-start"
+    for name, data, whose in (
+        ("of-texts", "rewritten.jsonl", "rewrite rewriting"),
+        ("of-answers", "answers.txt", "train first"),
+    ):
+        run = trained(name, vocabulary, epsilon=math.inf, data=data)
+        said = trained("lost", run.path, epsilon=1, flags="--model.public-start")
+        assert f"dpnlp {whose} was made of private data" in said
+    # With noise, a text that was rewritten by itself is one record; an answer is made of all the data of a run.
+    assert trained("noisy-texts", vocabulary, data="rewritten.jsonl").guarantee.epsilon == 2
+    noisy = trained("noisy-answers", vocabulary, data="answers.txt")
+    assert noisy.guarantee.epsilon >= together(first, noisy)
+
+
 def test_a_promise_that_was_edited_is_not_believed(home, first, trained):
     liar = shutil.copytree(first.path, home / "runs" / "liar")
     entry = json.loads((liar / "privacy.json").read_text())
@@ -132,7 +174,7 @@ def test_a_promise_that_was_edited_is_not_believed(home, first, trained):
 
 def test_a_run_that_was_stopped_goes_on_from_the_run_of_public_data_that_it_began_with(home, trained):
     """Else nothing would tell what its weights have learned from."""
-    start = trained("start", f"lstm --model.vocabulary {home / 'words'}", epsilon=math.inf)
+    start = trained("start", f"lstm --model.vocabulary {home / 'words'}", epsilon=math.inf, data="public.jsonl")
     run = trained("halted", start.path, flags="--keep-checkpoints --model.public-start")
     shutil.rmtree(run.model)
     (home / "state.json").unlink(missing_ok=True)

@@ -289,13 +289,14 @@ def test_a_note_names_each_run_of_which_nothing_can_be_read_again(home, finished
 
 
 def test_a_run_of_public_data_is_known_behind_whatever_starts_from_it(home):
+    (home / "open.jsonl").write_text(as_json(rows("op", 40)))
     flags = "--privacy.epsilon inf --data.test fresh.jsonl"
-    code, _, err = run(home, f"{TRAIN} --name open --data.train private.jsonl {flags}")
+    code, _, err = run(home, f"{TRAIN} --name open --data.train open.jsonl {flags}")
     assert code == 0, err
     shutil.copytree(home / "runs" / "open" / "model", home / "published")
     start = "--data.train fresh.jsonl --model.public-start --privacy.epsilon 8"
     for source in ("runs/open", "published"):
-        code, _, err = run(home, f"{TRAIN} --name said {start} --data.test private.jsonl --model.start {source}")
+        code, _, err = run(home, f"{TRAIN} --name said {start} --data.test open.jsonl --model.start {source}")
         assert (code, "data.test: all its records are trained on" in err) == (2, True), err
     code, _, err = run(home, f"{TRAIN} --name said {start} --model.start published")
     assert code == 0, err
@@ -303,7 +304,7 @@ def test_a_run_of_public_data_is_known_behind_whatever_starts_from_it(home):
     for path in (home / "tuned").rglob("provenance.json"):
         path.unlink()
     for model in ("runs/said", "tuned"):
-        code, _, err = run(home, f"evaluate {model} --task classification --data.test private.jsonl")
+        code, _, err = run(home, f"evaluate {model} --task classification --data.test open.jsonl")
         assert (code, "data.test: all its records are trained on" in err) == (2, True), err
 
 

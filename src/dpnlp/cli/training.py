@@ -144,6 +144,8 @@ class Training:
         self.path = asked.runs / asked.name
         self.door = Door()
         self.job = asked.job(self.door)
+        for file in self.job.train.files:
+            self.door.note_data(file, noise=asked.privacy.is_private)
         self.planted = planted(asked, self.job)
         records = self.job.records  # Canaries that were put in are records like any other.
         plan = asked.privacy.plan(records, asked.learning, asked.contribution())
@@ -384,7 +386,9 @@ class Training:
             self._audit(self.planted, outcome)
         if not self.folder.model.exists():  # A folder appears with all that is in it.
             self.job.save(outcome.model, self.folder.model)
-        self.door.keep(self.folder.model, Provenance.of(self.folder.privacy))
+        made = Provenance.of(self.folder.privacy)
+        self.door.keep(self.folder.model, made)
+        self.door.remember(self.folder.path / "predictions", made)
         self.folder.write_report(page_of_run(self.folder))
 
     def _audit(self, planted: "Planted", outcome: "Outcome") -> None:

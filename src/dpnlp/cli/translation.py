@@ -112,8 +112,7 @@ class EvaluateTranslation(Evaluate):
     data: Data = option(Data(), help="texts")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def scored(self) -> tuple[int, Scored]:
-        door = Door()
+    def scored(self, door: Door) -> tuple[int, Scored]:
         task, data = opened(self.model, self.data, self.computes, door)
         pairs = self.records(data, door)
         found = task.score(pairs, self.scoring.of(task.longest))
@@ -135,8 +134,8 @@ class GenerateTranslation(Generate):
     texts: Texts = option(Texts(), help="how texts are put to it")
     writing: Writing = option(Writing(), help="how translations are written")
 
-    def lines(self) -> Lines:
-        task, _ = opened(self.model, self.texts, self.computes, Door())
+    def lines(self, door: Door) -> Lines:
+        task, _ = opened(self.model, self.texts, self.computes, door)
         writing = self.writing.of(task.longest)
         return Lines(lambda given: task.translate(given, writing), writing.batch)
 

@@ -258,6 +258,11 @@ class Memory:
             yield copy
 
 
+def private_ledger(texts: Fingerprints) -> Ledger | None:
+    """A ledger of some of these texts, wherever they lie, by which anybody was ever promised anything."""
+    return next((one for one in DataSet((Part(texts, (), ()),)).ledgers() if one.read().is_private), None)
+
+
 def memories() -> Iterator[Memory]:
     """All that is remembered."""
     for folder in sorted(_memories().iterdir()):
