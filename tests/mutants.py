@@ -4580,6 +4580,27 @@ DEFECTS = (
         PROVENANCE,
     ),
     Defect(
+        "privacy.json: what this machine remembers of a run is not asked",
+        "runs/folder.py",
+        "if remembered and not any(map(privacy.tells, remembered)):",
+        "if False:",
+        (f"{REDTEAM}a_promise_that_was_edited_with_its_event_is_not_shown",),
+    ),
+    Defect(
+        "privacy.json: what lies beside the model is not looked at",
+        "runs/folder.py",
+        "        if file.is_file():\n            beside",
+        "        if False:\n            beside",
+        (f"{REDTEAM}a_run_with_the_model_of_another_run_promises_nothing_of_it",),
+    ),
+    Defect(
+        "privacy.json: what is not covered may be left out",
+        "runs/privacy.py",
+        "{*two.not_covered} <= {*one.not_covered} and",
+        "True and",
+        (f"{REDTEAM}a_promise_that_was_edited_with_its_event_is_not_shown",),
+    ),
+    Defect(
         "provenance: a run is called public whose texts a ledger knows to be private",
         "runs/provenance.py",
         "if learned is not None and (ledger := private_ledger(learned.seen.texts)):",

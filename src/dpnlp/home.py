@@ -14,10 +14,15 @@ from dpnlp.checks import BadInput
 _BYTES = 32
 
 
-def home() -> Path:
-    """The folder, made on first use: DPNLP_HOME, or else ~/.local/share/dpnlp."""
+def home_place() -> Path:
+    """Where the folder is, or will be: DPNLP_HOME, or else ~/.local/share/dpnlp."""
     chosen = os.environ.get("DPNLP_HOME")
-    folder = Path(chosen) if chosen else Path.home() / ".local" / "share" / "dpnlp"
+    return Path(chosen) if chosen else Path.home() / ".local" / "share" / "dpnlp"
+
+
+def home() -> Path:
+    """The folder, made on first use."""
+    folder = home_place()
     try:
         return owned(folder)
     except OSError as error:

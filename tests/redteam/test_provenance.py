@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from dpnlp.accounting import pld
 from dpnlp.cli.training import Training
 from dpnlp.data.plain import Text
-from dpnlp.events import Composed
+from dpnlp.events import Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Exposure
 from dpnlp.runs.folder import Run
 from dpnlp.runs.privacy import Privacy
@@ -170,6 +170,47 @@ def test_a_promise_that_was_edited_is_not_believed(home, first, trained):
     (liar / "model" / "provenance.json").unlink()
     (liar / "privacy.json").write_text(json.dumps(entry))
     assert "restore" in trained("believing", liar)
+
+
+def told(run, **changes):
+    """A run says something else, all of which follows from an event, or from the same one."""
+    own = run.privacy.own
+    event = changes.pop("event", own.event)
+    promised = replace(own.promised, **changes)
+    entry = Privacy((replace(own, event=event, promised=promised),), run.privacy.plan, (run.id,)).to_json()
+    (run.path / "privacy.json").write_text(json.dumps(entry))
+
+
+LIES = (
+    {"event": Gaussian(500.0), "epsilon": 0.1},
+    {"not_covered": ()},
+    {"adjacency": Adjacency.REPLACE, "epsilon": 9.0},
+)
+
+
+@pytest.mark.parametrize("lie", LIES, ids=["another event", "what is not covered", "other neighbours"])
+@pytest.mark.parametrize("knows", ["the machine", "a file beside"])
+def test_a_promise_that_was_edited_with_its_event_is_not_shown(home, first, lie, knows, monkeypatch, tmp_path):
+    """This machine remembers what the run promised, and elsewhere provenance.json beside its model tells."""
+    liar = Run(shutil.copytree(first.path, tmp_path / "liar"))
+    told(liar, **lie)
+    if knows == "the machine":
+        (liar.model / "provenance.json").unlink()
+    else:
+        monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "elsewhere"))
+    code, out, err = run_in(home, f"report {liar.path}")
+    assert (code, out) == (2, "")
+    assert "otherwise" in err
+
+
+def test_a_run_with_the_model_of_another_run_promises_nothing_of_it(home, first, trained, tmp_path):
+    other = trained("other", "lstm --model.vocabulary words", epsilon=9)
+    exchanged = shutil.copytree(first.path, tmp_path / "exchanged")
+    shutil.rmtree(exchanged / "model")
+    shutil.copytree(other.model, exchanged / "model")
+    for command in ("report", "evaluate"):
+        code, _, err = run_in(home, f"{command} {exchanged}")
+        assert (code, "model/provenance.json says otherwise" in err) == (2, True), err
 
 
 def test_a_run_that_was_stopped_goes_on_from_the_run_of_public_data_that_it_began_with(home, trained):

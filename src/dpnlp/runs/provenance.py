@@ -20,14 +20,12 @@ from dpnlp.data.ledgers import private_ledger
 from dpnlp.guarantee import Exposure, Trust
 from dpnlp.runs.contents import contents_of
 from dpnlp.runs.files import as_json, json_object, read
-from dpnlp.runs.folder import CONFIG, PRIVACY, Run, read_privacy
+from dpnlp.runs.folder import CONFIG, PRIVACY, PROVENANCE, Run, read_privacy
 from dpnlp.runs.memory import Memory
 from dpnlp.runs.privacy import Origin, Privacy, learned_from, united
 
-PROVENANCE = "provenance.json"
-"""What lies in the folder of whatever dpnlp makes, beside the thing itself."""
 FORMAT = 1
-"""Its version."""
+"""Version of provenance.json."""
 
 _ABOVE = 2
 """How far above a thing the folder may be that says what it was made of: runs/first/model/base."""
