@@ -4580,6 +4580,13 @@ DEFECTS = (
         PROVENANCE,
     ),
     Defect(
+        "sweep: copies of the private data under other names are taken for other data",
+        "cli/sweep.py",
+        "any(alike(seen[data], texts) for other, texts in seen.items() if other != data)",
+        "False",
+        ("cli/test_sweep.py::test_copies_of_private_data_under_other_names_are_shared",),
+    ),
+    Defect(
         "privacy.json: what this machine remembers of a run is not asked",
         "runs/folder.py",
         "if remembered and not any(map(privacy.tells, remembered)):",

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
@@ -26,6 +26,9 @@ from dpnlp.cli.rewrite import Rewrite
 from dpnlp.cli.settings import read_settings
 from dpnlp.cli.tasks import USUAL, verb_of
 from dpnlp.cli.train import Train
+
+if TYPE_CHECKING:
+    from dpnlp.data.identity import Fingerprints
 
 MOST = 10_000
 """The most runs of one grid."""
@@ -94,15 +97,38 @@ class Sweep:
 
 
 def named_as_tuned(grid: Sequence[Train | Rewrite]) -> list[Train | Rewrite]:
-    """The runs, of which those that share their private data say so: who takes the best of them has seen all."""
+    """The runs, of which those that share private texts say so: who takes the best of them has seen all.
+
+    Texts are known by what they say, under whatever names the files of two runs go.
+    """
+    from dpnlp.data.ledgers import alike
+
     own = [_private_data(one) for one in grid]
-    return [replace(one, tuned=one.tuned or own.count(data) > 1) for one, data in zip(grid, own, strict=True)]
+    known = dict(zip(own, grid, strict=True))
+    seen = {data: _texts(one) for data, one in known.items()} if len(known) > 1 else {}
+    shared = {
+        data
+        for data in known
+        if own.count(data) > 1 or any(alike(seen[data], texts) for other, texts in seen.items() if other != data)
+    }
+    return [replace(one, tuned=one.tuned or data in shared) for one, data in zip(grid, own, strict=True)]
 
 
-def _private_data(asked: Train | Rewrite) -> dict[str, Any]:
+def _private_data(asked: Train | Rewrite) -> str:
     """What says which data are private."""
     sources = ("train", "texts", "edges", "corpus", "folder")
-    return {name: value for name, value in to_dict(asked)["data"].items() if name in sources}
+    return repr({name: value for name, value in to_dict(asked)["data"].items() if name in sources})
+
+
+def _texts(asked: Train | Rewrite) -> "Fingerprints":
+    """The fingerprints of the private texts. Where they cannot be read, the run itself will say so."""
+    from dpnlp.data.ledgers import NOTHING
+
+    try:
+        found: Fingerprints = asked.data.seen().texts
+    except BadInput:
+        return NOTHING
+    return found
 
 
 def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:
