@@ -67,6 +67,8 @@ class Rewriting:
         self.together = self._with_labels(made) if asked.privacy.joint_labels else None
         self.rewriter = self.together or made
         self._refuse_private_made_of()
+        if self._scored_on is not None:
+            self._encoder()  # What it refuses is refused before anything is paid.
         self._refuse_uncounted()
         self.texts_of: Counter[str] = Counter()
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
@@ -318,17 +320,23 @@ class Rewriting:
         """The test texts, where anything is scored."""
         return None if self.asked.scoring.encoder is None or self.asked.data.label is None else self.test
 
+    def _encoder(self) -> "SentenceEncoder":
+        """What a classifier reads the texts by, which is not made of private data."""
+        from dpnlp.models.sentence_vectors import SentenceEncoder
+
+        name, door = str(self.asked.scoring.encoder), Door()
+        encoder: SentenceEncoder = door.open(SentenceEncoder.load, name)
+        door.refuse_costs("scoring.encoder", name)
+        return encoder
+
     def _score(self) -> None:
         """A classifier learns from the rewritten texts; those of the test are as they were."""
-        asked, test, name = self.asked, self._scored_on, self.asked.scoring.encoder
-        if test is None or name is None:
+        asked, test = self.asked, self._scored_on
+        if test is None:
             return
-        from dpnlp.models.sentence_vectors import SentenceEncoder
         from dpnlp.rewriting.downstream import Randomized
 
-        door, most = Door(), asked.scoring.most
-        encoder = door.open(SentenceEncoder.load, name)
-        door.refuse_costs("scoring.encoder", name)
+        encoder, most = self._encoder(), asked.scoring.most
         spent = self.guarantee.epsilon if self.guarantee.is_private else "inf"
         rows = []
         if asked.privacy.diagnostics:

@@ -67,6 +67,7 @@ class TranslationJob(TextJob):
         self.train: Pairs = splits.train
         self.held_out = listed(validation=splits.validation, test=splits.test)
         self.others = {"validation": splits.validation, "test": splits.test}
+        asked.scoring.check()
         pretrained, self.start = started(asked.model, asked.privacy, self.train, door)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Translation(pretrained, data.longest, data.prefix, data.languages, asked.learning.smoothing)
@@ -113,6 +114,7 @@ class EvaluateTranslation(Evaluate):
     scoring: Scoring = option(Scoring(), help="scoring")
 
     def scored(self, door: Door) -> tuple[int, Scored]:
+        self.scoring.check()
         task, data = opened(self.model, self.data, self.computes, door)
         pairs = self.records(data, door)
         found = task.score(pairs, self.scoring.of(task.longest))
