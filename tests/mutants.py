@@ -1621,15 +1621,15 @@ DEFECTS = (
     Defect(
         "ledgers: a greeting makes two data sets one",
         "data/ledgers.py",
-        "_COINCIDENCE = 0.1",
-        "_COINCIDENCE = 0.0",
+        "COINCIDENCE = 0.1",
+        "COINCIDENCE = 0.0",
         LEDGERS,
     ),
     Defect(
         "ledgers: brief texts never make two data sets one",
         "data/ledgers.py",
-        "_COINCIDENCE = 0.1",
-        "_COINCIDENCE = 2.0",
+        "COINCIDENCE = 0.1",
+        "COINCIDENCE = 2.0",
         LEDGERS,
     ),
     Defect(
@@ -4578,6 +4578,20 @@ DEFECTS = (
         "elif file.name in _LISTS:",
         'elif file.name in _LISTS and file.name != "vocab.txt":',
         PROVENANCE,
+    ),
+    Defect(
+        "train: a run promises to hide what its public start has learned",
+        "cli/training.py",
+        "        self._refuse_own_texts()\n",
+        "",
+        (f"{REDTEAM}a_run_does_not_hide_what_the_public_start_has_learned",),
+    ),
+    Defect(
+        "rewrite: texts are said to be hidden that the rewriter was made of",
+        "cli/rewriting.py",
+        "        self._refuse_texts_behind_the_rewriter()\n",
+        "",
+        ("cli/test_rewrite.py::test_a_rewriter_does_not_hide_the_texts_that_it_was_made_of",),
     ),
     Defect(
         "rewrite: an encoder that is made of private data is refused when all is paid",

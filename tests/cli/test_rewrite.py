@@ -72,6 +72,20 @@ def test_an_encoder_that_is_made_of_private_data_is_refused_before_anything_is_p
     assert Ledger.beside(dpnlp.home / "notes.jsonl").read().releases == before
 
 
+def test_a_rewriter_does_not_hide_the_texts_that_it_was_made_of(dpnlp):
+    """They were said to be public; whoever wants them hidden cannot have them in it."""
+    own = [f"{one} {two} ba de {one}" for one in WORDS[:6] for two in WORDS[9:15]]
+    (dpnlp.home / "own.txt").write_text("".join(f"{text}\n" for text in own))
+    (dpnlp.home / "part.txt").write_text("".join(f"{text}\n" for text in own[::-2]))
+    code, _, err = dpnlp(MAKE.format("owned").replace("bank.txt", "own.txt"))
+    assert code == 0, err
+    for name in ("own.txt", "part.txt"):
+        flags = f"--rewriter owned --name owned --data.train {name} --privacy.epsilon 3"
+        code, _, err = dpnlp(f"rewrite {flags}")
+        assert (code, "among those that the rewriter was made of" in err) == (2, True), err
+    assert not (dpnlp.home / "runs" / "owned").exists()
+
+
 def test_what_comes_out_is_public_sentences_with_the_labels(dpnlp, scored):
     bank = (dpnlp.home / "bank.txt").read_text().split("\n")
     notes = [json.loads(line) for line in (dpnlp.home / "notes.jsonl").read_text().splitlines()]

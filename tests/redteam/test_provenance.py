@@ -127,6 +127,18 @@ def test_a_run_whose_texts_a_ledger_knows_to_be_private_is_not_said_to_be_public
         assert not trained(f"on-{name}", run.path, epsilon=1).guarantee.is_private
 
 
+def test_a_run_does_not_hide_what_the_public_start_has_learned(home, trained):
+    """No ledger knows yet that the texts are private: the very run that says so starts from them."""
+    own = [Text(f"own number{one} ba de bi", f"{one}") for one in range(40)]
+    write_texts(home / "own.jsonl", own)
+    write_texts(home / "own-reversed.jsonl", own[::-1])
+    start = trained("own", "lstm --model.vocabulary words", epsilon=math.inf, data="own.jsonl")
+    for data in ("own.jsonl", "own-reversed.jsonl"):
+        said = trained("lost", start.path, epsilon=1, data=data, flags="--model.public-start")
+        assert "some of its texts are in what the run starts from" in said
+    assert not (home / "runs" / "lost").exists()
+
+
 def test_what_texts_were_made_of_is_behind_a_model_that_learned_them_without_noise(home, first, trained):
     """Rewritten texts, and what a private model wrote, have cost something, which a run without privacy keeps."""
     made = "--data.train public.jsonl --data.public --model.width 4 --model.hidden 4 --learning.epochs 1"

@@ -146,6 +146,7 @@ class Training:
         self.job = asked.job(self.door)
         for file in self.job.train.files:
             self.door.note_data(file, noise=asked.privacy.is_private)
+        self._refuse_own_texts()
         self.planted = planted(asked, self.job)
         records = self.job.records  # Canaries that were put in are records like any other.
         plan = asked.privacy.plan(records, asked.learning, asked.contribution())
@@ -349,6 +350,20 @@ class Training:
                 "began with, or start another run."
             )
         return run.id
+
+    def _refuse_own_texts(self) -> None:
+        """What a run promises to hide is not what its start, which is said to be public, has learned without noise."""
+        from dpnlp.data.learned import Learned
+        from dpnlp.data.ledgers import alike
+
+        paid = {origin.run for origin in self.door.provenance.origins}
+        for run in self.door.provenance.learned_from if self.asked.privacy.is_private else ():
+            learned = None if run in paid else Learned.recall(run)
+            if learned is not None and alike(learned.seen.texts, self.job.seen.texts):
+                raise BadInput(
+                    "data.train: some of its texts are in what the run starts from, which is said to be public; do not "
+                    "say that it is public, or learn from other texts."
+                )
 
     def _refuse_other_records(self) -> None:
         """A run goes on with the records that it began with, however its data are read by now."""

@@ -29,7 +29,7 @@ from dpnlp.home import home, owner_key
 
 NOTHING = Fingerprints.of(())
 _PLACE = "place"
-_COINCIDENCE = 0.1
+COINCIDENCE = 0.1
 """Brief texts, such as a greeting, are in many data sets. Only from this share on they make two of them alike."""
 
 
@@ -275,7 +275,7 @@ def alike(known: Fingerprints, texts: Fingerprints) -> bool:
     common = known.common(texts)
     if common.longer:
         return True
-    return len(common) > 0 and len(common) >= _COINCIDENCE * min(len(known), len(texts))
+    return len(common) > 0 and len(common) >= COINCIDENCE * min(len(known), len(texts))
 
 
 def _memories() -> Path:
