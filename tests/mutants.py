@@ -4587,6 +4587,13 @@ DEFECTS = (
         (f"{REDTEAM}a_run_does_not_hide_what_the_public_start_has_learned",),
     ),
     Defect(
+        "splits: other data under the name of those that were learned are taken for them",
+        "cli/splits.py",
+        "        refuse_another_number(run, list(data.splits().train or ()))\n",
+        "        pass\n",
+        (f"{SPLITS}other_data_under_the_name_of_those_that_were_learned_are_not_taken_for_them",),
+    ),
+    Defect(
         "rewrite: texts are said to be hidden that the rewriter was made of",
         "cli/rewriting.py",
         "        self._refuse_texts_behind_the_rewriter()\n",
