@@ -3511,7 +3511,7 @@ DEFECTS = (
     ),
     Defect(
         "a run is attacked with other records than it learned from",
-        "cli/attacked.py",
+        "cli/splits.py",
         "not 0 <= planned - found <= planted",
         "planned < found",
         (f"{AUDIT_RUN}where_nothing_is_remembered_a_run_still_knows_how_many_records_it_had",),
