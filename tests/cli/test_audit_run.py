@@ -317,6 +317,7 @@ def test_the_promise_caps_what_may_be_found(private):
 def test_a_promise_that_shadow_runs_refute_is_exit_code_3(home, dpnlp, runs, monkeypatch, adjacency, code):
     """They show who is in and who is out; where one is exchanged for another, that breaks no promise."""
     run = shutil.copytree(runs("classification-still"), home / "runs" / "liar", dirs_exist_ok=True)
+    (Run(run).model / "provenance.json").unlink(missing_ok=True)  # It tells what the run really promised.
     lied = replace(Run(run).guarantee, epsilon=0.2, adjacency=Adjacency(adjacency))
     liar = replace(Run(run).privacy.own, run=new_id(), event=ApproximateDP(0.2), promised=lied)
     Run(run).write_privacy(Privacy((liar,), Run(run).privacy.plan))

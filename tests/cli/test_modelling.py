@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from dpnlp import events
 from dpnlp.accounting import pld
-from dpnlp.data.plain import Columns, plain
+from dpnlp.data.plain import Columns, Text, plain
 from dpnlp.data.records import divided
 from dpnlp.events import Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Guarantee, Unit
@@ -142,13 +142,19 @@ def test_a_decoder_opens_in_transformers(gpt2):
 
 def test_a_run_goes_on_from_a_run_with_adapters_and_pays_for_both(gpt2, home, dpnlp):
     flags = "--model.lora 2 --privacy.epsilon 4"
-    code, _, err = dpnlp(command("more", flags, "runs/gpt --model.public-start"))
+    code, _, err = dpnlp(command("lost", flags, "runs/gpt --model.public-start"))
+    assert (code, "said to be public" in err) == (2, True)  # It has learned from the same texts.
+    public = command("public", "--privacy.epsilon inf", "decoder --model.vocabulary words")
+    write_texts(home / "public.jsonl", [Text(f"ba be bi bo number {one}", f"{one}") for one in range(40)])
+    code, _, err = dpnlp(public.replace("train.jsonl", "public.jsonl"))
+    assert code == 0, err
+    code, _, err = dpnlp(command("more", flags, "runs/public --model.public-start"))
     assert code == 0, err
     assert Run.open(home / "runs" / "more").guarantee.epsilon <= 4
     code, _, err = dpnlp(command("both", flags, "runs/gpt"))
     assert (code, "dpnlp train gpt was made at ε = ∞" in err) == (0, True)
     assert Run.open(home / "runs" / "both").guarantee.epsilon == math.inf
-    first, more = (load_file(home / "runs" / name / "model" / "model.safetensors") for name in ("gpt", "more"))
+    first, more = (load_file(home / "runs" / name / "model" / "model.safetensors") for name in ("public", "more"))
     moved = {name for name in first if not np.array_equal(first[name], more[name])}
     assert moved == {name for name in first if name.endswith("c_attn.weight")}
 

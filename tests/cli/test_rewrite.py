@@ -13,6 +13,7 @@ from dpnlp.guarantee import Adjacency, Exposure, Guarantee, Trust, Unit
 from dpnlp.home import home as owner_home
 from dpnlp.models.pretrained import from_scratch, save
 from dpnlp.runs.folder import Run
+from dpnlp.runs.provenance import Door, Provenance
 
 from ..tasks.readers import LABELS, WORDS, encoder, labelled, write_labelled
 from .commands import run_in
@@ -56,6 +57,33 @@ def scored(dpnlp):
     code, out, err = dpnlp(f"{REWRITE} --name scored {flags} --json")
     assert code == 0, err
     return json.loads(out), Run(dpnlp.home / "runs" / "scored")
+
+
+def test_an_encoder_that_is_made_of_private_data_is_refused_before_anything_is_paid(dpnlp):
+    private, door = shutil.copytree(dpnlp.home / "encoder", dpnlp.home / "private-encoder"), Door()
+    door.note(dpnlp.home / "encoder")  # So that it stays public.
+    door.keep(private, Provenance(exposures=(Exposure.PRETRAINING,)))
+    before = Ledger.beside(dpnlp.home / "notes.jsonl").read().releases
+    flags = f"--privacy.epsilon 3 --scoring.encoder private-encoder {NAMED}"
+    code, out, err = dpnlp(f"{REWRITE} --name refused {flags}")
+    assert (code, out) == (2, "")
+    assert "scoring.encoder = private-encoder: it is made of private data" in err
+    assert not (dpnlp.home / "runs" / "refused").exists()
+    assert Ledger.beside(dpnlp.home / "notes.jsonl").read().releases == before
+
+
+def test_a_rewriter_does_not_hide_the_texts_that_it_was_made_of(dpnlp):
+    """They were said to be public; whoever wants them hidden cannot have them in it."""
+    own = [f"{one} {two} ba de {one}" for one in WORDS[:6] for two in WORDS[9:15]]
+    (dpnlp.home / "own.txt").write_text("".join(f"{text}\n" for text in own))
+    (dpnlp.home / "part.txt").write_text("".join(f"{text}\n" for text in own[::-2]))
+    code, _, err = dpnlp(MAKE.format("owned").replace("bank.txt", "own.txt"))
+    assert code == 0, err
+    for name in ("own.txt", "part.txt"):
+        flags = f"--rewriter owned --name owned --data.train {name} --privacy.epsilon 3"
+        code, _, err = dpnlp(f"rewrite {flags}")
+        assert (code, "among those that the rewriter was made of" in err) == (2, True), err
+    assert not (dpnlp.home / "runs" / "owned").exists()
 
 
 def test_what_comes_out_is_public_sentences_with_the_labels(dpnlp, scored):

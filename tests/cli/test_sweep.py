@@ -73,6 +73,24 @@ def test_runs_that_share_private_data_say_that_several_settings_were_tried(tmp_p
         assert {run.tuned for run in runs} == {tuned}
 
 
+def test_copies_of_private_data_under_other_names_are_shared(home):
+    """However the files are named and ordered; other texts are not."""
+    lines = (home / "train.jsonl").read_text().splitlines()
+    (home / "copy.jsonl").write_text("\n".join(lines[::-1]) + "\n")
+    (home / "part.jsonl").write_text("\n".join(lines[:9]) + "\n")
+    long = [{"de": f"satz nummer {one} ist lang", "en": f"sentence number {one} is long"} for one in range(8)]
+    (home / "new.jsonl").write_text("".join(json.dumps(line) + "\n" for line in long))
+    for names, tuned in (
+        (["train.jsonl", "./train.jsonl"], [True, True]),
+        (["copy.jsonl", "train.jsonl", "new.jsonl"], [True, True, False]),
+        (["part.jsonl", "train.jsonl"], [True, True]),
+        (["train.jsonl", "missing.jsonl"], [False, False]),
+    ):
+        file = grid(home / "g.yaml", grid={"data.train": [[name] for name in names], "data.longest": [8]})
+        runs = named_as_tuned(list(planned(file, Path("runs"))))
+        assert [run.tuned for run in runs] == tuned
+
+
 def test_settings_may_change_together(tmp_path):
     settings = {"rewriter": "rewriters/echo", "data": {"train": ["notes.txt"]}}
     both = {"privacy.epsilon, privacy.label_epsilon": [[1, 2], [3, 4]]}

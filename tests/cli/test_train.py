@@ -12,9 +12,12 @@ from safetensors.numpy import load_file
 from dpnlp.accounting import pld
 from dpnlp.accounting.ledger import Ledger
 from dpnlp.cli.main import main
+from dpnlp.data.pairs import Pair
 from dpnlp.events import Composed, Gaussian, NonPrivate, PoissonSampled, Repeated
 from dpnlp.guarantee import Adjacency, Exposure, Guarantee, NoiseSource, Unit
+from dpnlp.runs.provenance import Door, Provenance
 
+from ..tasks.readers import encoder
 from ..tasks.translators import saved, sentences, write_pairs
 from .interrupted import interrupted
 
@@ -147,7 +150,11 @@ def test_a_public_start_costs_nothing_more_and_what_was_trained_privately_is_not
     code, _, err = dpnlp(command("public", flags, start="runs/first"), capsys)
     assert (code, "dpnlp train first was made of private data" in err) == (2, True)
     assert not (trained.parent / "public").exists()
-    assert dpnlp(command("open", "--privacy.epsilon inf"), capsys)[0] == 0
+    long = zip(sentences(20, seed=8), sentences(20, seed=9), strict=True)  # Longer than any private text.
+    pairs = [Pair(f"{a.source} {b.source} {a.source}", f"{a.target} {b.target} {a.target}", None) for a, b in long]
+    write_pairs(trained.parent.parent / "open.jsonl", pairs)
+    line = command("open", "--privacy.epsilon inf").replace("train.jsonl", "open.jsonl")
+    assert dpnlp(line, capsys)[0] == 0
     assert dpnlp(command("public", flags, start="runs/open"), capsys)[0] == 0
     assert privacy(trained.parent / "public")["guarantee"]["epsilon"] <= 3
     assert dpnlp(command("paid", "--privacy.epsilon 3", start="runs/open"), capsys)[0] == 0
@@ -197,6 +204,17 @@ def test_a_run_that_would_overspend_does_not_start_and_leaves_nothing(home, dpnl
         assert (code, err.count("\n")) == (2, 1 + (epsilon == "2") * err.count("note"))
         assert "the budget is 1.0" in err
         assert not (home / "runs" / "over").exists()
+
+
+def test_a_model_for_bertscore_that_is_made_of_private_data_is_refused_before_anything_is_paid(home, dpnlp, capsys):
+    encoder(home / "private-bert")
+    Door().keep(home / "private-bert", Provenance(exposures=(Exposure.PRETRAINING,)))
+    entries = len(Ledger.beside(home / "train.jsonl").read().releases)
+    code, out, err = dpnlp(command("scored", "--scoring.bertscore private-bert"), capsys)
+    assert (code, out) == (2, "")
+    assert "scoring.bertscore = private-bert: it is made of private data" in err
+    assert not (home / "runs" / "scored").exists()
+    assert len(Ledger.beside(home / "train.jsonl").read().releases) == entries
 
 
 def test_a_budget_on_one_of_two_aligned_files_binds_both_directions(home, dpnlp, capsys):

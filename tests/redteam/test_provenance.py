@@ -10,7 +10,8 @@ from safetensors.numpy import load_file, save_file
 
 from dpnlp.accounting import pld
 from dpnlp.cli.training import Training
-from dpnlp.events import Composed
+from dpnlp.data.plain import Text
+from dpnlp.events import Composed, Gaussian
 from dpnlp.guarantee import Adjacency, Exposure
 from dpnlp.runs.folder import Run
 from dpnlp.runs.privacy import Privacy
@@ -34,6 +35,8 @@ def home(tmp_path_factory):
     tokenizer().save_pretrained(home / "words")
     for number in (1, 2):
         write_texts(home / f"{number}.jsonl", sentences(40, seed=number))
+    for name in ("public", "notes"):  # Their texts are in no other file.
+        write_texts(home / f"{name}.jsonl", [Text(f"{name} number{one} ba de bi", f"{one}") for one in range(40)])
     return home
 
 
@@ -95,6 +98,72 @@ def test_a_run_in_a_chain_is_charged_as_its_ledger_has_it(home, first, trained, 
     ]
 
 
+def test_what_a_run_started_from_is_in_every_figure_of_its_costs(home, first, trained, report):
+    flags = "--data.validation notes.jsonl --learning.evaluate-every 0.1"
+    run = trained("figures", first.path, flags=flags)
+    rows = run.metrics()
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    steps = run.privacy.own.event
+    for row, own in zip(rows, ((), (replace(steps, count=1),), (steps,)), strict=True):
+        cost = pld.epsilon(Composed((first.privacy.own.event, *own)), DELTA, Adjacency.ADD_REMOVE)
+        report(f"after {row['step']} steps on a private run", row["epsilon"], cost)
+    assert rows[-1]["epsilon"] == run.guarantee.epsilon
+
+
+def test_a_run_whose_texts_a_ledger_knows_to_be_private_is_not_said_to_be_public(home, trained):
+    """Its cost would be lost: whoever starts from it would promise 1 where nothing at all is left of a promise."""
+    vocabulary = "lstm --model.vocabulary words --model.public-start"
+    promised = trained("promised", vocabulary, data="notes.jsonl")
+    assert promised.guarantee.is_private
+    lines = (home / "notes.jsonl").read_text().splitlines()
+    (home / "shuffled.jsonl").write_text("\n".join(lines[::-1]) + "\n")
+    for name, data in (("plainly", "notes.jsonl"), ("again", "shuffled.jsonl")):
+        run = trained(name, vocabulary, epsilon=math.inf, data=data)
+        copy = shutil.copytree(run.model, home / f"copy-of-{name}")
+        for start in (run.path, copy):
+            said = trained("lost", start, epsilon=1, flags="--model.public-start")
+            assert "is a ledger of texts that it learned from, so they are private" in said
+            assert not (home / "runs" / "lost").exists()
+        assert not trained(f"on-{name}", run.path, epsilon=1).guarantee.is_private
+
+
+def test_a_run_does_not_hide_what_the_public_start_has_learned(home, trained):
+    """No ledger knows yet that the texts are private: the very run that says so starts from them."""
+    own = [Text(f"own number{one} ba de bi", f"{one}") for one in range(40)]
+    write_texts(home / "own.jsonl", own)
+    write_texts(home / "own-reversed.jsonl", own[::-1])
+    start = trained("own", "lstm --model.vocabulary words", epsilon=math.inf, data="own.jsonl")
+    for data in ("own.jsonl", "own-reversed.jsonl"):
+        said = trained("lost", start.path, epsilon=1, data=data, flags="--model.public-start")
+        assert "many of its texts are in what the run starts from" in said
+    assert not (home / "runs" / "lost").exists()
+
+
+def test_what_texts_were_made_of_is_behind_a_model_that_learned_them_without_noise(home, first, trained):
+    """Rewritten texts, and what a private model wrote, have cost something, which a run without privacy keeps."""
+    made = "--data.train public.jsonl --data.public --model.width 4 --model.hidden 4 --learning.epochs 1"
+    for line in (
+        f"pretrain --method adept --output rewriter {made}",
+        "rewrite --rewriter rewriter --name rewriting --data.train notes.jsonl --privacy.epsilon 5",
+        f"generate {first.path} notes.jsonl --output answers.txt",
+    ):
+        code, _, err = run_in(home, line)
+        assert code == 0, err
+    shutil.copy(home / "runs" / "rewriting" / "rewritten" / "train.jsonl", home / "rewritten.jsonl")
+    vocabulary = "lstm --model.vocabulary words --model.public-start"
+    for name, data, whose in (
+        ("of-texts", "rewritten.jsonl", "rewrite rewriting"),
+        ("of-answers", "answers.txt", "train first"),
+    ):
+        run = trained(name, vocabulary, epsilon=math.inf, data=data)
+        said = trained("lost", run.path, epsilon=1, flags="--model.public-start")
+        assert f"dpnlp {whose} was made of private data" in said
+    # With noise, a text that was rewritten by itself is one record; an answer is made of all the data of a run.
+    assert trained("noisy-texts", vocabulary, data="rewritten.jsonl").guarantee.epsilon == 2
+    noisy = trained("noisy-answers", vocabulary, data="answers.txt")
+    assert noisy.guarantee.epsilon >= together(first, noisy)
+
+
 def test_a_promise_that_was_edited_is_not_believed(home, first, trained):
     liar = shutil.copytree(first.path, home / "runs" / "liar")
     entry = json.loads((liar / "privacy.json").read_text())
@@ -115,9 +184,50 @@ def test_a_promise_that_was_edited_is_not_believed(home, first, trained):
     assert "restore" in trained("believing", liar)
 
 
+def told(run, **changes):
+    """A run says something else, all of which follows from an event, or from the same one."""
+    own = run.privacy.own
+    event = changes.pop("event", own.event)
+    promised = replace(own.promised, **changes)
+    entry = Privacy((replace(own, event=event, promised=promised),), run.privacy.plan, (run.id,)).to_json()
+    (run.path / "privacy.json").write_text(json.dumps(entry))
+
+
+LIES = (
+    {"event": Gaussian(500.0), "epsilon": 0.1},
+    {"not_covered": ()},
+    {"adjacency": Adjacency.REPLACE, "epsilon": 9.0},
+)
+
+
+@pytest.mark.parametrize("lie", LIES, ids=["another event", "what is not covered", "other neighbours"])
+@pytest.mark.parametrize("knows", ["the machine", "a file beside"])
+def test_a_promise_that_was_edited_with_its_event_is_not_shown(home, first, lie, knows, monkeypatch, tmp_path):
+    """This machine remembers what the run promised, and elsewhere provenance.json beside its model tells."""
+    liar = Run(shutil.copytree(first.path, tmp_path / "liar"))
+    told(liar, **lie)
+    if knows == "the machine":
+        (liar.model / "provenance.json").unlink()
+    else:
+        monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "elsewhere"))
+    code, out, err = run_in(home, f"report {liar.path}")
+    assert (code, out) == (2, "")
+    assert "otherwise" in err
+
+
+def test_a_run_with_the_model_of_another_run_promises_nothing_of_it(home, first, trained, tmp_path):
+    other = trained("other", "lstm --model.vocabulary words", epsilon=9)
+    exchanged = shutil.copytree(first.path, tmp_path / "exchanged")
+    shutil.rmtree(exchanged / "model")
+    shutil.copytree(other.model, exchanged / "model")
+    for command in ("report", "evaluate"):
+        code, _, err = run_in(home, f"{command} {exchanged}")
+        assert (code, "model/provenance.json says otherwise" in err) == (2, True), err
+
+
 def test_a_run_that_was_stopped_goes_on_from_the_run_of_public_data_that_it_began_with(home, trained):
     """Else nothing would tell what its weights have learned from."""
-    start = trained("start", f"lstm --model.vocabulary {home / 'words'}", epsilon=math.inf)
+    start = trained("start", f"lstm --model.vocabulary {home / 'words'}", epsilon=math.inf, data="public.jsonl")
     run = trained("halted", start.path, flags="--keep-checkpoints --model.public-start")
     shutil.rmtree(run.model)
     (home / "state.json").unlink(missing_ok=True)

@@ -226,6 +226,25 @@ def test_what_is_not_remembered_is_read_again(home, finished, monkeypatch, tmp_p
     assert code == 0, err
 
 
+def test_other_data_under_the_name_of_those_that_were_learned_are_not_taken_for_them(
+    home, finished, monkeypatch, tmp_path
+):
+    """Nothing would tell then that training records are scored."""
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "stranger"))
+    then = (home / "private.jsonl").read_text()
+    (home / "once.jsonl").write_text(then)
+    (home / "private.jsonl").unlink()  # Other names of the same file keep what is in it.
+    (home / "private.jsonl").write_text(as_json(rows("else", 20)))
+    try:
+        code, _, err = run(home, "evaluate runs/done --data.test once.jsonl --data.held-out 0")
+    finally:
+        (home / "private.jsonl").unlink()
+        (home / "private.jsonl").hardlink_to(home / "link.jsonl")
+    assert code == 0, err
+    assert "what it was trained on is not known on this machine" in err
+    assert f"it learned from {len(finished)} records, and its data have" in err
+
+
 def test_scores_on_training_data_are_asked_for_by_name_and_lie_apart(home, finished):
     code, out, err = run(home, "evaluate runs/done --on-training-data --output answers.jsonl --json")
     assert code == 0, err
@@ -289,13 +308,14 @@ def test_a_note_names_each_run_of_which_nothing_can_be_read_again(home, finished
 
 
 def test_a_run_of_public_data_is_known_behind_whatever_starts_from_it(home):
+    (home / "open.jsonl").write_text(as_json(rows("op", 40)))
     flags = "--privacy.epsilon inf --data.test fresh.jsonl"
-    code, _, err = run(home, f"{TRAIN} --name open --data.train private.jsonl {flags}")
+    code, _, err = run(home, f"{TRAIN} --name open --data.train open.jsonl {flags}")
     assert code == 0, err
     shutil.copytree(home / "runs" / "open" / "model", home / "published")
     start = "--data.train fresh.jsonl --model.public-start --privacy.epsilon 8"
     for source in ("runs/open", "published"):
-        code, _, err = run(home, f"{TRAIN} --name said {start} --data.test private.jsonl --model.start {source}")
+        code, _, err = run(home, f"{TRAIN} --name said {start} --data.test open.jsonl --model.start {source}")
         assert (code, "data.test: all its records are trained on" in err) == (2, True), err
     code, _, err = run(home, f"{TRAIN} --name said {start} --model.start published")
     assert code == 0, err
@@ -303,7 +323,7 @@ def test_a_run_of_public_data_is_known_behind_whatever_starts_from_it(home):
     for path in (home / "tuned").rglob("provenance.json"):
         path.unlink()
     for model in ("runs/said", "tuned"):
-        code, _, err = run(home, f"evaluate {model} --task classification --data.test private.jsonl")
+        code, _, err = run(home, f"evaluate {model} --task classification --data.test open.jsonl")
         assert (code, "data.test: all its records are trained on" in err) == (2, True), err
 
 

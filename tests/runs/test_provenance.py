@@ -197,7 +197,7 @@ def test_a_file_that_was_changed_is_refused_where_it_lies_and_where_it_is_contra
         whole = Privacy((Origin.from_json(entry["origins"][0]),)).to_json()
         entry = whole
     file.write_text(json.dumps(entry))
-    with pytest.raises(BadInput, match="two things say differently what it did"):
+    with pytest.raises(BadInput, match="otherwise"):
         read(run.path)
 
 

@@ -15,10 +15,9 @@ from dpnlp.accounting.ledger import Ledger
 from dpnlp.audit.units import Units, numbered, units
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import warn
-from dpnlp.cli.splits import apart, remembered
+from dpnlp.cli.splits import apart, refuse_another_number, remembered
 from dpnlp.guarantee import Unit
-from dpnlp.runs.files import understood
-from dpnlp.runs.folder import CONFIG, PRIVACY, Run
+from dpnlp.runs.folder import Run
 from dpnlp.runs.provenance import Door
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Attacked(ABC):
             training = list(splits.train)
         except BadInput as error:
             raise BadInput(f"{self.run.path}: what it learned from is not there as it was: {error}") from None
-        self._refuse_another_number(training)
+        refuse_another_number(self.run, training)
         learned = self._learned(training)
         if others:
             named = {"train": (), "validation": (), "test": tuple(others), "corpus": None, "held_out": 0.0}
@@ -128,20 +127,6 @@ class Attacked(ABC):
                 charged = [entry for entry in releases if entry.what == what or entry.what.startswith(f"{what} by ")]
                 if charged and fingerprint(*files, ledger=ledger) not in {entry.fingerprint for entry in charged}:
                     raise BadInput(f"{files[0]} has changed since then; put back the file that it was.")
-
-    def _refuse_another_number(self, training: Sequence[Any]) -> None:
-        """Without a ledger it is still known how many records there were, up to canaries that were planted."""
-        with understood(self.run.path / PRIVACY):
-            planned = self.run.privacy.plan.get("schedule", {}).get("records")
-            planned = planned if planned is None else int(planned)
-        found = len(training) if self.unit is Unit.EXAMPLE else len({record.owner for record in training})
-        with understood(self.run.path / CONFIG):
-            planted = int(self.run.config.get("audit", {}).get("canaries", 0))
-        if planned is not None and not 0 <= planned - found <= planted:
-            raise BadInput(
-                f"{self.run.path}: it learned from {planned} records, and its data have {found} by now; put back the "
-                "files that they were."
-            )
 
     def drawn(self, most: int, seed: int) -> Units[Any]:
         """Members, and as many others."""

@@ -46,19 +46,21 @@ class Evaluate(ABC):
     json: bool = option(False, help="Print one JSON object instead of words", group="output")
 
     @abstractmethod
-    def scored(self) -> "tuple[int, Scored]":
-        """How many records there are, and the model's answers to them."""
+    def scored(self, door: Door) -> "tuple[int, Scored]":
+        """How many records there are, and the answers to them of the model, which this door opens."""
 
     def run(self) -> None:
         """Scores on stdout."""
         uncovered = {"not_covered": SCORED_ON_TRAINING_DATA} if self.on_training_data else {}
         output = self._uncovered_output() if self.on_training_data else self.output
         check_file("--output", None if uncovered else output, (self.model, *_files(self.data)))
-        count, scored = self.scored()
+        door = Door()
+        count, scored = self.scored(door)
         if output:
             with written(output) as file:
                 for line in scored.lines:
                     print(json.dumps({**line, **uncovered}, ensure_ascii=False), file=file)
+            door.remember(output)
         if self.json:
             found = {
                 name: {"score": score.value, "signature": score.signature} for name, score in scored.scores.items()

@@ -13,6 +13,7 @@ from dpnlp.cli.config import option
 from dpnlp.cli.places import check_file
 from dpnlp.cli.streams import refuse_answers, texts, written
 from dpnlp.cli.tasks import task_of, verb_of
+from dpnlp.runs.provenance import Door
 
 WRITING = ("translation", "modelling")
 """The tasks whose models write texts."""
@@ -36,13 +37,14 @@ class Generate(ABC):
     computes: Literal["float32", "bfloat16"] = option("float32", help="The type that it computes in; bfloat16 on a GPU")
 
     @abstractmethod
-    def lines(self) -> Lines:
-        """The model, ready to write."""
+    def lines(self, door: Door) -> Lines:
+        """The model, opened by this door, ready to write."""
 
     def run(self) -> None:
         """A line for each line, in their order."""
         check_file("--output", self.output, (self.model, self.input))
-        lines = self.lines()
+        door = Door()
+        lines = self.lines(door)
         refuse_answers(f"dpnlp generate {Path(self.model).name}", self.input)
         typed = self.input is None and sys.stdin.isatty()
         if typed:
@@ -54,6 +56,8 @@ class Generate(ABC):
                 found = iter(lines.write(real) if real else ())
                 for line in some:  # An empty line stays one, so that both files stay aligned.
                     print(next(found) if line.strip() else "", file=output, flush=typed)
+        if self.output:
+            door.remember(self.output)
 
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:

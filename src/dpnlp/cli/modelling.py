@@ -110,8 +110,7 @@ class EvaluateModelling(Evaluate):
     data: Data = option(Data(), help="texts")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def scored(self) -> tuple[int, Scored]:
-        door = Door()
+    def scored(self, door: Door) -> tuple[int, Scored]:
         task, data = opened(self.model, self.data, self.computes, door)
         texts = self.records(data, door)
         return len(texts), _scored(task.score(texts, self.scoring.batch))
@@ -130,8 +129,8 @@ class GenerateModelling(Generate):
     task: str = option("modelling", help="What it has learned")
     writing: Writing = option(Writing(), help="how a text goes on")
 
-    def lines(self) -> Lines:
-        task, _ = opened(self.model, Data(), self.computes, Door())
+    def lines(self, door: Door) -> Lines:
+        task, _ = opened(self.model, Data(), self.computes, door)
         how = self.writing.how()
 
         def written(prompts: list[str]) -> list[str]:

@@ -254,10 +254,10 @@ class EvaluateNodes(Evaluate):
     data: Data = option(Data(), help="texts")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def scored(self) -> tuple[int, Scored]:
+    def scored(self, door: Door) -> tuple[int, Scored]:
         from dpnlp.models.pretrained import load_network
 
-        run, door = run_of(self.model), Door()
+        run = run_of(self.model)
         own = data_of(run, self.task, Data) if run else self.data
         data = changed(own, self.data, _OTHERS, _SOURCES)
         if run and run.guarantee.is_private:
@@ -309,3 +309,5 @@ class PredictNodes:
         with written(self.output) as output:
             for answer in Nodes(network.model, network.classes).predict(seen):
                 print(answer, file=output)
+        if self.output:
+            door.remember(self.output)

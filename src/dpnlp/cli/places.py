@@ -105,8 +105,7 @@ def refuse_inside(flag: str, place: Path) -> None:
 
 def _thing_around(real: Path) -> Path | None:
     """The run, model, rewriter or vocabulary that a place is in, if it is in one."""
-    from dpnlp.runs.folder import PRIVACY
-    from dpnlp.runs.provenance import PROVENANCE
+    from dpnlp.runs.folder import PRIVACY, PROVENANCE
 
     above = list(real.parents)[:3]
     return next((one for one in above if any((one / name).is_file() for name in (PRIVACY, PROVENANCE))), None)

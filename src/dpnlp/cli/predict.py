@@ -47,7 +47,8 @@ class Predict(ABC):
         from dpnlp.cli.reading_job import opened
 
         check_file("--output", self.output, (self.model, self.input))
-        task = opened(self.model, self.task, self.computes, self.longest, Door())
+        door = Door()
+        task = opened(self.model, self.task, self.computes, self.longest, door)
         refuse_answers(f"dpnlp predict {Path(self.model).name}", self.input)
         with texts(self.input) as lines, written(self.output) as output:
             numbered = enumerate((line.rstrip("\r\n") for line in lines), 1)
@@ -56,6 +57,8 @@ class Predict(ABC):
                 found = self.answered(task, asked) if asked else iter(())
                 for _, line in some:  # An empty line stays one, so that both files stay aligned.
                     print(next(found) if line.strip() else "", file=output)
+        if self.output:
+            door.remember(self.output)
 
     @classmethod
     def chosen(cls, arguments: Sequence[str]) -> Any:

@@ -17,7 +17,8 @@ from dpnlp.cli.places import new_output
 from dpnlp.cli.tasks import flag_of
 from dpnlp.events import NonPrivate
 from dpnlp.guarantee import Adjacency, Exposure, Unit
-from dpnlp.runs.provenance import Door, Provenance
+from dpnlp.runs.privacy import new_id
+from dpnlp.runs.provenance import PUBLIC, Door, Provenance
 
 if TYPE_CHECKING:
     from dpnlp.data.plain import Texts
@@ -49,11 +50,15 @@ class Data:
         False, help="Take private texts all the same, to study what comes out; every guarantee then says so"
     )
 
-    def texts(self, door: Door) -> list[str]:
-        """All of them, once neither a ledger nor the door knows that they are private."""
+    def streams(self) -> "list[Texts]":
+        """Those of each file."""
         from dpnlp.data.plain import Columns, plain
 
-        streams = [plain(source, Columns(self.text)) for source in self.train]
+        return [plain(source, Columns(self.text)) for source in self.train]
+
+    def texts(self, door: Door) -> list[str]:
+        """All of them, once neither a ledger nor the door knows that they are private."""
+        streams = self.streams()
         if self.unsafe:
             enter_unsafe(streams)
         else:
@@ -106,6 +111,7 @@ class Pretrain(ABC):
         door = Door()
         with new_output(self.output) as whole:
             facts = self.made(door, whole)
+            door.provenance |= self.learned()
             door.keep(whole, door.provenance | Provenance(exposures=self.exposures))
             describe(whole, self.method)
         return {"method": self.method, **facts}
@@ -114,6 +120,10 @@ class Pretrain(ABC):
     def exposures(self) -> tuple[Exposure, ...]:
         """What of private texts goes into it."""
         return ()
+
+    def learned(self) -> Provenance:
+        """The id under which this machine remembers which texts it was made of."""
+        return PUBLIC
 
     @abstractmethod
     def made(self, door: Door, folder: Path) -> dict[str, str]:
@@ -142,3 +152,13 @@ class PretrainOfTexts(Pretrain):
     @property
     def exposures(self) -> tuple[Exposure, ...]:
         return (Exposure.PRETRAINING, Exposure.VOCABULARY) if self.data.unsafe else ()
+
+    def learned(self) -> Provenance:
+        """Texts that are said to be public must not be promised to be hidden by what was made of them."""
+        from dpnlp.data.learned import Learned
+
+        if not self.data.train or self.data.unsafe:
+            return PUBLIC
+        made = new_id()
+        Learned.of(record for stream in self.data.streams() for record in stream).keep(made)
+        return Provenance(learned_from=(made,))

@@ -84,10 +84,9 @@ class EvaluateReading(Evaluate):
     data: Data
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def scored(self) -> tuple[int, Scored]:
+    def scored(self, door: Door) -> tuple[int, Scored]:
         run = run_of(self.model)
         data = changed(data_of(run, self.task, type(self.data)) if run else self.data, self.data)
-        door = Door()
         task = opened(self.model, self.task, self.computes, data.longest, door)
         records = self.records(data, door, task.refuse_unscorable)
         found = task.score(records, self.scoring.batch)

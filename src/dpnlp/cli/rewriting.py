@@ -21,7 +21,7 @@ from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.places import check_file
 from dpnlp.cli.splits import refuse_shared
 from dpnlp.data.learned import Learned
-from dpnlp.data.ledgers import NOTHING, DataSet, alike
+from dpnlp.data.ledgers import COINCIDENCE, NOTHING, DataSet, alike
 from dpnlp.data.plain import plain
 from dpnlp.events import Composed, Event, Repeated
 from dpnlp.guarantee import Exposure, Guarantee, Term
@@ -67,6 +67,7 @@ class Rewriting:
         self.together = self._with_labels(made) if asked.privacy.joint_labels else None
         self.rewriter = self.together or made
         self._refuse_private_made_of()
+        self._refuse_texts_behind_the_rewriter()
         self._refuse_uncounted()
         self.texts_of: Counter[str] = Counter()
         self.many = {split: self._counted(records) for split, records in self.texts.items()}
@@ -117,6 +118,18 @@ class Rewriting:
                     f"scoring.made_of = {file}: its texts are private, for {why}, and they would be written out in "
                     "clear; give the public texts that the rewriter was made of."
                 )
+
+    def _refuse_texts_behind_the_rewriter(self) -> None:
+        """What a rewriter was made of can come out of it, so that it hides none of it. A few texts are anybody's."""
+        private = self.rewriter.mechanism is not None
+        for made in self.made_of.learned_from if private else ():
+            behind = Learned.recall(made)
+            for split, its in self.known.items() if behind else ():
+                if behind and len(its.common(behind.seen.texts)) >= COINCIDENCE * len(its):
+                    raise BadInput(
+                        f"data.{split}: its texts are among those that the rewriter was made of, which were said to be "
+                        "public; take a rewriter that was made of others."
+                    )
 
     def _with_labels(self, made: Rewriter) -> LabelledRewriter:
         """What draws labels together with their texts."""

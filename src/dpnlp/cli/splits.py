@@ -1,14 +1,17 @@
 """A split is decided once: no training record is taken for a held-out one, in whatever file it lies."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import warn
+from dpnlp.cli.sections import Files
 from dpnlp.cli.start import data_of
 from dpnlp.cli.tasks import USUAL, verb_of
-from dpnlp.runs.folder import Run
+from dpnlp.guarantee import Unit
+from dpnlp.runs.files import understood
+from dpnlp.runs.folder import CONFIG, PRIVACY, Run
 from dpnlp.runs.provenance import Door, run_of
 
 if TYPE_CHECKING:
@@ -88,7 +91,26 @@ def _runs_behind(door: Door) -> Iterator[Run]:
 
 
 def _trained_on(run: Run) -> "Seen":
-    """The fingerprints of a run's training data, as its settings name them."""
+    """The fingerprints of a run's training data, as its settings name them, unless these are others by now."""
     task = str(run.config.get("task", USUAL))
-    found: Seen = data_of(run, task, type(verb_of("Train", task).data)).seen()
+    data = data_of(run, task, type(verb_of("Train", task).data))
+    if isinstance(data, Files):
+        refuse_another_number(run, list(data.splits().train or ()))
+    found: Seen = data.seen()
     return found
+
+
+def refuse_another_number(run: Run, training: Sequence[Any]) -> None:
+    """Without a ledger it is still known how many records there were, up to canaries that were planted."""
+    with understood(run.path / PRIVACY):
+        planned = run.privacy.plan.get("schedule", {}).get("records")
+        planned = planned if planned is None else int(planned)
+    each = run.privacy.own.promised.unit is Unit.EXAMPLE
+    found = len(training) if each else len({record.owner for record in training})
+    with understood(run.path / CONFIG):
+        planted = int(run.config.get("audit", {}).get("canaries", 0))
+    if planned is not None and not 0 <= planned - found <= planted:
+        raise BadInput(
+            f"{run.path}: it learned from {planned} records, and its data have {found} by now; put back the files that "
+            "they were."
+        )

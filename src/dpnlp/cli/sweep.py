@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
@@ -27,6 +27,9 @@ from dpnlp.cli.rewrite import Rewrite
 from dpnlp.cli.settings import read_settings
 from dpnlp.cli.tasks import USUAL, verb_of
 from dpnlp.cli.train import Train
+
+if TYPE_CHECKING:
+    from dpnlp.data.identity import Fingerprints
 
 MOST = 10_000
 """The most runs of one grid."""
@@ -95,15 +98,37 @@ class Sweep:
 
 
 def named_as_tuned(grid: Sequence[Train | Rewrite]) -> list[Train | Rewrite]:
-    """The runs, of which those that share their private data say so: who takes the best of them has seen all."""
+    """The runs, of which those that share private texts say so: who takes the best of them has seen all.
+
+    Texts are known by what they say, under whatever names the files of two runs go.
+    """
+    from dpnlp.data.ledgers import alike
+
     own = [_private_data(one) for one in grid]
-    times = Counter(own)
-    return [replace(one, tuned=one.tuned or times[data] > 1) for one, data in zip(grid, own, strict=True)]
+    times, known = Counter(own), dict(zip(own, grid, strict=True))
+    seen = {data: _texts(one) for data, one in known.items()} if len(known) > 1 else {}
+    shared = {
+        data
+        for data in known
+        if times[data] > 1 or any(alike(seen[data], texts) for other, texts in seen.items() if other != data)
+    }
+    return [replace(one, tuned=one.tuned or data in shared) for one, data in zip(grid, own, strict=True)]
 
 
 def _private_data(asked: Train | Rewrite) -> tuple[Any, ...]:
     """What says which data are private."""
     return tuple(getattr(asked.data, name, None) for name in ("train", "texts", "edges", "corpus", "folder"))
+
+
+def _texts(asked: Train | Rewrite) -> "Fingerprints":
+    """The fingerprints of the private texts. Where they cannot be read, the run itself will say so."""
+    from dpnlp.data.ledgers import NOTHING
+
+    try:
+        found: Fingerprints = asked.data.seen().texts
+    except BadInput:
+        return NOTHING
+    return found
 
 
 def planned(file: Path, folder: Path) -> Iterator[Train | Rewrite]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpnlp.data.identity import Fingerprints, Seen
     from dpnlp.data.learned import Learned
     from dpnlp.data.ledgers import DataSet, Kept
+    from dpnlp.events import Event
     from dpnlp.metrics.score import Score
     from dpnlp.training import Charge, Options, Outcome, Plan, Secret
     from dpnlp.training.checkpoints import Evaluation
@@ -146,6 +147,9 @@ class Training:
         self.path = asked.runs / asked.name
         self.door = Door()
         self.job = asked.job(self.door)
+        for file in self.job.train.files:
+            self.door.note_data(file, noise=asked.privacy.is_private)
+        self._refuse_own_texts()
         self.planted = planted(asked, self.job)
         records = self.job.records  # Canaries that were put in are records like any other.
         plan = asked.privacy.plan(records, asked.learning, asked.contribution())
@@ -229,6 +233,7 @@ class Training:
                 publish=lambda history: self._publish(before, history),
                 diagnose=self._diagnose if asked.privacy.diagnostics else None,
                 interrupted=interrupted,
+                spent=self._cost,
                 run=self.id,
                 made_of=self.door.provenance.runs,
             )
@@ -302,8 +307,23 @@ class Training:
         return row
 
     def _spent(self, step: int) -> float | str:
-        spent = self.plan.epsilon_at_most(step)
+        spent = self._cost(step)
         return spent if math.isfinite(spent) else "inf"
+
+    def _cost(self, step: int) -> float:
+        """The ε of the first steps, and of all that the run started from."""
+        privacy = self.folder.privacy
+        if not privacy.earlier:
+            return self.plan.epsilon_at_most(step)
+        event = self.plan.event_at_most(step)
+        if event not in self._costs:
+            self._costs[event] = privacy.spent(event)
+        return self._costs[event]
+
+    @cached_property
+    def _costs(self) -> "dict[Event | None, float]":
+        """What was computed already: each evaluation is published with all before it."""
+        return {}
 
     def _diagnose(self, step: int, seen: Mapping[str, float]) -> None:
         import json
@@ -342,6 +362,20 @@ class Training:
             )
         return run.id
 
+    def _refuse_own_texts(self) -> None:
+        """What a run promises to hide is not what its start, which is said to be public, has learned without noise."""
+        from dpnlp.data.learned import Learned
+        from dpnlp.data.ledgers import share_many
+
+        paid = {origin.run for origin in self.door.provenance.origins}
+        for run in self.door.provenance.learned_from if self.asked.privacy.is_private else ():
+            learned = None if run in paid else Learned.recall(run)
+            if learned is not None and share_many(learned.seen.texts, self.job.seen.texts):
+                raise BadInput(
+                    "data.train: many of its texts are in what the run starts from, which is said to be public; do not "
+                    "say that it is public, or learn from other texts."
+                )
+
     def _refuse_other_records(self) -> None:
         """A run goes on with the records that it began with, however its data are read by now."""
         from dpnlp.data.learned import Learned
@@ -378,7 +412,9 @@ class Training:
             self._audit(self.planted, outcome)
         if not self.folder.model.exists():  # A folder appears with all that is in it.
             self.job.save(outcome.model, self.folder.model)
-        self.door.keep(self.folder.model, Provenance.of(self.folder.privacy))
+        made = Provenance.of(self.folder.privacy)
+        self.door.keep(self.folder.model, made)
+        self.door.remember(self.folder.path / "predictions", made)
         self.folder.write_report(page_of_run(self.folder))
 
     def _audit(self, planted: "Planted", outcome: "Outcome") -> None:

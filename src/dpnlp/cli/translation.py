@@ -67,6 +67,7 @@ class TranslationJob(TextJob):
         self.train: Pairs = splits.train
         self.held_out = listed(validation=splits.validation, test=splits.test)
         self.others = {"validation": splits.validation, "test": splits.test}
+        asked.scoring.check()
         pretrained, self.start = started(asked.model, asked.privacy, self.train, door)
         self.starts_knowing = not asked.model.from_scratch
         self.task = Translation(pretrained, data.longest, data.prefix, data.languages, asked.learning.smoothing)
@@ -118,8 +119,8 @@ class EvaluateTranslation(Evaluate):
     data: Data = option(Data(), help="texts")
     scoring: Scoring = option(Scoring(), help="scoring")
 
-    def scored(self) -> tuple[int, Scored]:
-        door = Door()
+    def scored(self, door: Door) -> tuple[int, Scored]:
+        self.scoring.check()
         task, data = opened(self.model, self.data, self.computes, door)
         pairs = self.records(data, door)
         found = task.score(pairs, self.scoring.of(task.longest))
@@ -141,8 +142,8 @@ class GenerateTranslation(Generate):
     texts: Texts = option(Texts(), help="how texts are put to it")
     writing: Writing = option(Writing(), help="how translations are written")
 
-    def lines(self) -> Lines:
-        task, _ = opened(self.model, self.texts, self.computes, Door())
+    def lines(self, door: Door) -> Lines:
+        task, _ = opened(self.model, self.texts, self.computes, door)
         writing = self.writing.of(task.longest)
         return Lines(lambda given: task.translate(given, writing), writing.batch)
 

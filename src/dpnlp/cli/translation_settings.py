@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpnlp.data.corpora import Corpus
     from dpnlp.data.pairs import Pairs
     from dpnlp.metrics.score import Score
+    from dpnlp.models.pretrained import Encoder
     from dpnlp.tasks import translation
     from dpnlp.tasks.translation import Scored
 
@@ -124,16 +125,26 @@ class Scoring(Writing, sections.Scoring):
         None, within=COUNT_OR_0, help="Which layer of it is compared; by default the last one"
     )
 
+    def check(self) -> None:
+        """Refuses, before anything is paid, a model for BERTScore that cannot be read, or is made of private data."""
+        if self.bertscore is not None:
+            self._encoder(self.bertscore)
+
+    def _encoder(self, source: str) -> "Encoder":
+        from dpnlp.models.pretrained import load_encoder
+
+        door = Door()
+        encoder = door.open(load_encoder, source)
+        door.refuse_costs("scoring.bertscore", source)
+        return encoder
+
     def scores(self, scored: "Scored") -> "dict[str, Score]":
         """All scores of some translations, by name."""
         scores = {"bleu": scored.bleu(self.bleu_tokenizer), "chrf": scored.chrf()}
         if self.bertscore is not None:
             from dpnlp.metrics.bertscore import bertscore
-            from dpnlp.models.pretrained import load_encoder
 
-            door = Door()
-            encoder = door.open(load_encoder, self.bertscore)
-            door.refuse_costs("scoring.bertscore", self.bertscore)
+            encoder = self._encoder(self.bertscore)
             layer = encoder.model.config.layers if self.bertscore_layer is None else self.bertscore_layer
             scores["bertscore"] = bertscore(scored.hypotheses, scored.references, encoder, layer=layer)
         return scores

@@ -32,8 +32,9 @@ from dpnlp.home import home, owner_key
 
 NOTHING = Fingerprints.of(())
 _PLACE, _LEDGER = "place", ".ledger"
-_COINCIDENCE = 0.1
-"""Brief texts, such as a greeting, are in many data sets. Only from this share on they make two of them alike."""
+COINCIDENCE = 0.1
+"""Brief texts, such as a greeting, are in many data sets. Only from this share of the smaller one on they make two of
+them alike."""
 
 
 class Kept(Protocol):
@@ -316,6 +317,12 @@ class Memory:
             yield copy
 
 
+def private_ledger(texts: Fingerprints) -> Ledger | None:
+    """A ledger of many of these texts, wherever they lie, by which anybody was ever promised anything."""
+    known = (memory for memory in memories() if share_many(memory.texts, texts))
+    return next((one for memory in known for one in memory.ledgers([]) if one.read().is_private), None)
+
+
 def memories() -> Iterator[Memory]:
     """All that is remembered."""
     for folder in sorted(_memories().iterdir()):
@@ -325,10 +332,13 @@ def memories() -> Iterator[Memory]:
 
 def alike(known: Fingerprints, texts: Fingerprints) -> bool:
     """Whether two data sets have a text in common that can be no coincidence."""
-    common = known.common(texts)
-    if common.longer:
-        return True
-    return len(common) > 0 and len(common) >= _COINCIDENCE * min(len(known), len(texts))
+    return known.common(texts).longer > 0 or share_many(known, texts)
+
+
+def share_many(known: Fingerprints, texts: Fingerprints) -> bool:
+    """Whether two data sets have so many texts in common that one is hardly public where the other is private."""
+    common = len(known.common(texts))
+    return common > 0 and common >= COINCIDENCE * min(len(known), len(texts))
 
 
 def _memories() -> Path:

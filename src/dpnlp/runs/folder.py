@@ -33,9 +33,12 @@ from dpnlp.checks import BadInput
 from dpnlp.foreign import parse_yaml
 from dpnlp.guarantee import Guarantee
 from dpnlp.runs.files import as_json, json_lines, json_object, read
+from dpnlp.runs.memory import Memory
 from dpnlp.runs.privacy import Privacy
 
 CONFIG, PRIVACY, METRICS = "config.yaml", "privacy.json", "metrics.jsonl"
+PROVENANCE = "provenance.json"
+"""What lies in the folder of whatever dpnlp makes, beside the thing itself."""
 DETAILS, AUDIT, LEAKAGE = "details.json", "audit.json", "leakage.json"
 CANARIES = "canaries.json"
 NOT_COVERED = "not-covered"
@@ -49,6 +52,11 @@ ATTACKS: Mapping[str, bool] = {
 }
 """The attacks on a run, and whether the guarantee covers what they find. It does where only the model and made-up
 records were looked at; one that tells the training set from other texts, or looks for it, is not covered (law 9)."""
+
+_PROMISES = Memory("promises")
+"""What each run that was made on this machine promised last, by its id."""
+_MADE = (".", "model", "rewritten")
+"""Where in its folder lies what a run made, and what says of what."""
 
 SCORED_ON_TRAINING_DATA = (
     "This is scored on training data, so that it is not covered by the guarantee of the run: keep it as you keep the "
@@ -160,8 +168,12 @@ class Run:
     # What it promises
 
     def write_privacy(self, privacy: Privacy) -> None:
-        """Writes what the run promises, with all that this follows from."""
-        write(self.path / PRIVACY, as_json(PRIVACY, privacy.to_json(), indent=2) + "\n")
+        """Writes what the run promises, with all that this follows from, and remembers it."""
+        own, entry = bytes.fromhex(privacy.run), privacy.to_json()
+        kept = {name: entry[name] for name in ("origins", "learned_from")}
+        _PROMISES.remember([own], kept)  # Until the file is there what it said before is remembered, too.
+        write(self.path / PRIVACY, as_json(PRIVACY, entry, indent=2) + "\n")
+        _PROMISES.keep_only(own, kept)
         self.__dict__.pop("privacy", None)
 
     @cached_property
@@ -272,11 +284,26 @@ class Run:
 
 
 def read_privacy(file: Path) -> Privacy:
-    """What a privacy.json says, if it follows from the events in it."""
+    """What a privacy.json says, if it follows from the events in it, and nothing that is known says otherwise."""
     if not file.exists():
         raise BadInput(f"{file}: it is missing, so nothing is known of what this run promises; let it run first.")
     try:
-        return Privacy.from_json(json_object(file, read(file)))
+        privacy = Privacy.from_json(json_object(file, read(file)))
+        _refuse_contradicted(privacy, file.parent)
+        return privacy
     except BadInput as error:
         said = str(error).removeprefix(f"{file}: ")
         raise BadInput(f"{file}: {said.rstrip('.')}; restore the file that the run wrote.") from None
+
+
+def _refuse_contradicted(privacy: Privacy, folder: Path) -> None:
+    """Refuses what says less than this machine remembers of the run, or than what lies beside the things it made."""
+    own = bytes.fromhex(privacy.run)
+    remembered = _PROMISES.of([own]).get(own)
+    if remembered and not any(map(privacy.tells, remembered)):
+        raise BadInput("it says otherwise than this machine remembers of the run.")
+    for file in (folder / place / PROVENANCE for place in _MADE):
+        if file.is_file():
+            beside = json_object(file, read(file))
+            if not isinstance(beside.get("origins"), list) or not privacy.tells(beside):
+                raise BadInput(f"{file.relative_to(folder)} says otherwise of what was done.")

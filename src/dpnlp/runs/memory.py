@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnlp.checks import BadInput
-from dpnlp.home import home
+from dpnlp.home import home, home_place
 
 _TABLES = """
 create table if not exists entries (id integer primary key, entry text unique not null);
@@ -29,15 +29,23 @@ class Memory:
     @property
     def path(self) -> Path:
         """Where it lies."""
-        return home() / f"{self.name}.sqlite"
+        return home_place() / f"{self.name}.sqlite"
 
     def remember(self, digests: Iterable[bytes], entry: Mapping[str, Any]) -> None:
         """From now on the entry belongs to each of these digests, beside what else does."""
         text = json.dumps(entry, sort_keys=True)
+        home()
         with self._opened() as database, database:
             database.execute("insert or ignore into entries (entry) values (?)", (text,))
             (number,) = database.execute("select id from entries where entry = ?", (text,)).fetchone()
             database.executemany("insert or ignore into digests values (?, ?)", ((one, number) for one in digests))
+
+    def keep_only(self, digest: bytes, entry: Mapping[str, Any]) -> None:
+        """From now on no other entry belongs to this digest."""
+        text = json.dumps(entry, sort_keys=True)
+        with self._opened() as database, database:
+            others = "select id from entries where entry != ?"
+            database.execute(f"delete from digests where digest = ? and entry in ({others})", (digest, text))
 
     def of(self, digests: Iterable[bytes]) -> dict[bytes, list[dict[str, Any]]]:
         """For each of these digests that is remembered the entries that belong to it, earliest first."""

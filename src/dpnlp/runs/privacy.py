@@ -69,6 +69,14 @@ class Origin:
         own = self.promised
         return Release(self.run, "", self.what, self.event, own.unit, own.adjacency, "", own.owner)
 
+    def tells(self, other: "Origin") -> bool:
+        """Whether this is the same release, of which no less is named than there."""
+        one, two = self.promised, other.promised
+        free = ("not_covered", "noise_source", "canaries", "software")
+        alike = replace(two, **{name: getattr(one, name) for name in free}) == one
+        no_less = {*two.not_covered} <= {*one.not_covered} and two.canaries <= one.canaries
+        return alike and no_less and self.event == other.event and _weakest([one, two]) is one.noise_source
+
     def to_json(self) -> dict[str, Any]:
         """The origin as privacy.json has it."""
         return {
@@ -171,6 +179,22 @@ class Privacy:
     def guarantee(self) -> Guarantee:
         """What is promised, all origins together."""
         return composed(self.origins)
+
+    def spent(self, event: Event | None) -> float:
+        """The ε of all earlier origins and of this part of the run's own release, compared as the whole is."""
+        own = () if event is None else (replace(self.own, event=event),)
+        releases, whole = tuple(origin.release() for origin in (*self.earlier, *own)), self.guarantee
+        if not whole.is_private:
+            return math.inf
+        found = Contents(releases).spent(whole.delta, whole.unit, whole.adjacency, whole.owner)
+        return round_up(min(found.epsilon, whole.epsilon), DIGITS)
+
+    def tells(self, entry: Mapping[str, Any]) -> bool:
+        """Whether it says all that an entry of provenance.json, or of what is remembered, says of the same thing."""
+        others = united(map(Origin.from_json, entry["origins"]))
+        own = {origin.run: origin for origin in self.origins}
+        all_there = all(one.run in own and own[one.run].tells(one) for one in others)
+        return all_there and {*learned_from(entry, others)} <= {*self.learned_from}
 
     def to_json(self) -> dict[str, Any]:
         """All of privacy.json. Guarantee, signature and statement are for people; they follow from the origins."""

@@ -15,17 +15,17 @@ from typing import Any, TypeVar
 
 from dpnlp.atomic import write
 from dpnlp.checks import BadInput, short
-from dpnlp.guarantee import Exposure
+from dpnlp.data.learned import Learned
+from dpnlp.data.ledgers import private_ledger
+from dpnlp.guarantee import Exposure, Trust
 from dpnlp.runs.contents import contents_of
 from dpnlp.runs.files import as_json, json_object, read
-from dpnlp.runs.folder import CONFIG, PRIVACY, Run, read_privacy
+from dpnlp.runs.folder import CONFIG, PRIVACY, PROVENANCE, Run, read_privacy
 from dpnlp.runs.memory import Memory
 from dpnlp.runs.privacy import Origin, Privacy, learned_from, united
 
-PROVENANCE = "provenance.json"
-"""What lies in the folder of whatever dpnlp makes, beside the thing itself."""
 FORMAT = 1
-"""Its version."""
+"""Version of provenance.json."""
 
 _ABOVE = 2
 """How far above a thing the folder may be that says what it was made of: runs/first/model/base."""
@@ -142,6 +142,18 @@ class Door:
         self.sources.append(source)
         self.provenance |= found
 
+    def note_data(self, file: Path, noise: bool) -> None:
+        """Notes what the texts were made of that a model learns from, where this machine or their folder knows it.
+
+        All of that is in a model that learns without noise. With noise a text that was rewritten by itself is a record
+        like any other; but one record of what a central run wrote, such as its answers, promises nothing to its data.
+        """
+        found, _ = _found(file)
+        behind = tuple(one for one in found.origins if not noise or one.promised.trust is Trust.CENTRAL)
+        if behind:
+            named = tuple(one for one in found.exposures if one is not Exposure.ORIGIN)
+            self.provenance |= replace(found, origins=behind, exposures=named)
+
     def refuse_costs(self, name: str, source: str | Path) -> None:
         """Refuses what was made of private data, where its cost would go into no statement."""
         if self.provenance.origins or set(self.provenance.exposures) - {Exposure.ORIGIN}:
@@ -150,14 +162,19 @@ class Door:
             )
 
     def keep(self, folder: Path, provenance: Provenance | None = None) -> None:
-        """Writes beside a thing that was made, by what has gone through this door, what it was made of.
-
-        Where that is not public, its content is remembered too, but for what it has unchanged from what was opened.
-        """
+        """Writes beside a thing that was made, by what has gone through this door, what it was made of."""
         made = self.provenance if provenance is None else provenance
         write(folder / PROVENANCE, as_json(PROVENANCE, made.to_json(), indent=2) + "\n")
+        self.remember(folder, made)
+
+    def remember(self, place: Path, provenance: Provenance | None = None) -> None:
+        """Remembers the content of what was made, or written, by what has gone through this door, unless it is public.
+
+        What it has unchanged from what was opened is not its own.
+        """
+        made = self.provenance if provenance is None else provenance
         if made != PUBLIC:
-            _MEMORY.remember(contents_of(folder) - self._contents, made.to_json())
+            _MEMORY.remember(contents_of(place) - self._contents, made.to_json())
 
 
 def place_of(source: str | Path) -> str | Path:
@@ -221,7 +238,7 @@ def _said(place: Path) -> Iterator[Provenance]:
 def _declared(source: str | Path, found: Provenance) -> Provenance:
     """What is left where its user says that all behind a thing is public: the runs that learned from such data.
 
-    What has a promise was made of private data.
+    What has a promise was made of private data, and so was what learned from texts that a ledger knows to be private.
     """
     for origin in found.origins:
         if origin.promised.is_private:
@@ -235,5 +252,12 @@ def _declared(source: str | Path, found: Provenance) -> Provenance:
             raise BadInput(
                 f"{source}: it is said to be public, but private data went into it ({exposure}); do not say that it is "
                 "public."
+            )
+    for run in found.learned_from:
+        learned = Learned.recall(run)
+        if learned is not None and (ledger := private_ledger(learned.seen.texts)):
+            raise BadInput(
+                f"{source}: it is said to be public, but {ledger.path} is a ledger of texts that it learned from, so "
+                "they are private; do not say that it is public."
             )
     return Provenance(learned_from=found.learned_from)

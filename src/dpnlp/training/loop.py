@@ -127,6 +127,7 @@ def train(
     stop: Stop | None = None,
     diagnose: Diagnose | None = None,
     interrupted: Callable[[], bool] = lambda: False,
+    spent: Callable[[int], float] | None = None,
     run: str | None = None,
     made_of: Sequence[str] = (),
 ) -> Outcome:
@@ -140,7 +141,8 @@ def train(
     lot showed of the data, and the guarantee says so. `aggregate` releases what the plan counts as made before the
     first step, once that is paid for: the data that are learned from, with noise of the run's own secret. Then `data`
     are the same without noise, and nothing is learned from them. Once `interrupted` says so, the run is kept after the
-    step it is in, to be resumed, and ends with a KeyboardInterrupt. `run` is the id under which a ledger has it; by
+    step it is in, to be resumed, and ends with a KeyboardInterrupt. `spent` says which ε is shown after so many steps,
+    where more went into the model than the plan knows. `run` is the id under which a ledger has it; by
     default it gets one of its own. `made_of` are the ids of the runs that the model was made of.
     """
     parts, placement = apart(model, trains), options.placement
@@ -218,7 +220,7 @@ def train(
             if diagnose:
                 diagnose(done, sums.seen.summary())
             sums, dropout_key = step.empty(state.parameters), record.secret.key("dropout", done)
-            bar.advance(plan.epsilon_at_most(done) if bar.shown else 0.0)
+            bar.advance((spent or plan.epsilon_at_most)(done) if bar.shown else 0.0)
             leaves = interrupted()
             due = _falls_on(done, options.checkpoint_every) or (evaluate and _falls_on(done, options.evaluate_every))
             if checkpoints and (due or leaves or done == last):

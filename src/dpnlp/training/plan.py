@@ -123,8 +123,17 @@ class Plan:
 
     def epsilon_at_most(self, steps: int) -> float:
         """The ε of the first `steps` steps, or of slightly more: to be shown while a run goes on, at little cost."""
+        return round_up(self.epsilon(self._milestone(steps)), 4)
+
+    def event_at_most(self, steps: int) -> Event | None:
+        """The first `steps` steps, or slightly more, as an accountant sees them; None where nothing was released."""
+        if steps := self._milestone(steps):
+            return replace(self.schedule, steps=steps).event(self.noise_multiplier)
+        return self.schedule.before(self.noise_multiplier) if self.schedule.aggregations else None
+
+    def _milestone(self, steps: int) -> int:
         stride = -(-self.schedule.steps // MILESTONES)
-        return round_up(self.epsilon(min(self.schedule.steps, -(-steps // stride) * stride)), 4)
+        return min(self.schedule.steps, -(-steps // stride) * stride)
 
     def guarantee(self, source: NoiseSource, *exposures: Exposure) -> Guarantee:
         """What the whole run promises. A run that ends early promises no less, and is not said to promise more.
