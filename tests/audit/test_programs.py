@@ -168,6 +168,10 @@ def test_commands_that_are_refused():
         command_of("head -n 1", batch=5)("x", 5)
     with pytest.raises(BadInput, match="batch = 5: an input of several lines cannot be one of many lines"):
         command_of("cat", batch=5)("x\ny", 5)
+    with pytest.raises(BadInput, match=r"command = yes: it writes more than 67,108,864 bytes; let it write one output"):
+        command_of("yes")("x", 1)
+    with pytest.raises(BadInput, match="what it writes is no text in UTF-8"):
+        command_of("printf '\\377'")("x", 1)
 
 
 def test_a_command_is_audited():

@@ -85,8 +85,13 @@ def test_of_three_penalties_that_is_chosen_by_which_validation_data_are_most_lik
     assert_alike(learn(vectors, labels, (others, told)), fitted[best], others)
 
 
+def test_where_all_labels_came_out_alike_there_is_one_answer():
+    """So a rewriting is scored, and comes to its end, whatever was drawn for its labels."""
+    assert learn(np.ones((2, 3), np.float32), ["a", "a"])(np.ones((3, 3), np.float32)) == ["a"] * 3
+
+
 def test_refusals():
-    with pytest.raises(BadInput, match="there is only one, 'a'"):
-        learn(np.zeros((2, 3), np.float32), ["a", "a"])
+    with pytest.raises(BadInput, match="labels: there are none"):
+        learn(np.zeros((0, 3), np.float32), [])
     with pytest.raises(BadInput, match="carried = 0"):
         Randomized(0.0)

@@ -55,13 +55,21 @@ def epsilon(event: Event, delta: float, adjacency: Adjacency) -> float:
     left = composition.left(delta, parts.failure)
     if left < 0 or (left == 0 and parts.failure):
         return math.inf
-    if not parts.atoms or left == 0:
-        return _up(parts.certain + _largest_loss(parts.atoms, adjacency))
+    most = parts.certain + _largest_loss(parts.atoms, adjacency)
+    if left == 0:
+        return _up(most)
+    if not parts.atoms:
+        return _up(_within(most, left))
     if len(parts.atoms) == 1 and isinstance(gaussian := next(iter(parts.atoms)), Gaussian):
         return _up(parts.certain + Fraction(_rounded_up(_of_one(gaussian, left))))
     composed = _rounded_up(max(losses.epsilon(left) for losses in _compose(parts.atoms, left, adjacency)))
     finite = Fraction(composed) if math.isfinite(composed) else math.inf
-    return _up(parts.certain + min(finite, _largest_loss(parts.atoms, adjacency)))
+    return _up(min(parts.certain + finite, _within(most, left)))
+
+
+def _within(most: Fraction | float, delta: float) -> Fraction | float:
+    """The ε of a loss that is never above E: δ(ε) = 𝔼[1 − e^(ε − loss)]₊ ≤ 1 − e^(ε − E), and so E + ln(1 − δ)."""
+    return max(Fraction(0), most + Fraction(math.log1p(-delta) * (1 - 1e-9)))
 
 
 def _up(exact: Fraction | float) -> float:

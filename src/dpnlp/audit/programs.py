@@ -2,8 +2,11 @@
 
 import inspect
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
@@ -19,6 +22,9 @@ from dpnlp.audit.scores import Outputs
 from dpnlp.checks import BadInput
 from dpnlp.foreign import parse_json
 from dpnlp.mechanisms.randomness import OS_ENTROPY, Source
+
+_MOST = 2**26
+"""Bytes that a command may write at once."""
 
 
 def function_of(name: str, batch: int | None = None, source: Source = OS_ENTROPY) -> Release:
@@ -54,20 +60,39 @@ def command_of(command: str, batch: int | None = None) -> Release:
         line = given if isinstance(given, str) else json.dumps(given)
         if batch is not None and len(line.splitlines()) > 1:
             raise BadInput(f"batch = {batch}: an input of several lines cannot be one of many lines; leave it out.")
-        run = subprocess.run(
-            command, shell=True, input=f"{line}\n" * count, capture_output=True, text=True, check=False
-        )
-        if run.returncode:
-            said = (run.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise BadInput(f"command = {command}: it ended with exit code {run.returncode} ({said}).")
+        written = _run(command, f"{line}\n" * count)
         if batch is None:
-            return [_read(run.stdout.removesuffix("\n"))]
-        lines = run.stdout.splitlines()
+            return [_read(written.removesuffix("\n"))]
+        lines = written.splitlines()
         if len(lines) != count:
             raise BadInput(f"batch = {batch}: the command wrote {len(lines)} lines for {count}; it must be as many.")
         return [*map(_read, lines)]
 
     return _in_parts(answers, batch)
+
+
+def _run(command: str, given: str) -> str:
+    """What a command of the shell writes for this input. One that writes without an end is stopped."""
+    with tempfile.TemporaryFile() as input_, tempfile.TemporaryFile() as errors:
+        input_.write(given.encode())
+        input_.seek(0)
+        run = subprocess.Popen(
+            command, shell=True, stdin=input_, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+        with run:
+            assert run.stdout is not None
+            written = run.stdout.read(_MOST + 1)
+            if len(written) > _MOST:
+                os.killpg(run.pid, signal.SIGKILL)
+                raise BadInput(f"command = {command}: it writes more than {_MOST:,} bytes; let it write one output.")
+        if run.returncode:
+            errors.seek(0)
+            said = (errors.read().decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+            raise BadInput(f"command = {command}: it ended with exit code {run.returncode} ({said}).")
+    try:
+        return written.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"command = {command}: what it writes is no text in UTF-8; let it write text.") from None
 
 
 def _in_parts(answers: Callable[[Any, int], list[Any]], batch: int | None) -> Release:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,8 +85,9 @@ class Sweep:
         """Makes the runs, and says what went wrong. Whoever interrupts it lets those at hand keep what they have."""
         running = _Running()
         with ThreadPoolExecutor(max(1, self.at_once)) as workers:
-            tasks = [workers.submit(running.make, one) for one in waiting]
+            tasks = list[Future[str]]()
             try:
+                tasks += [workers.submit(running.make, one) for one in waiting]
                 return [why for task in tasks if (why := task.result())]
             except KeyboardInterrupt:
                 for task in tasks:

@@ -327,7 +327,10 @@ def memories() -> Iterator[Memory]:
     """All that is remembered."""
     for folder in sorted(_memories().iterdir()):
         if (folder / _PLACE).exists():
-            yield Memory(folder, Path(os.fsdecode(bytes_in(folder / _PLACE))))
+            place = Path(os.fsdecode(bytes_in(folder / _PLACE)))
+            if not place.is_absolute():
+                raise BadInput(f"{folder / _PLACE}: it names no ledger, so it was damaged; restore it from a backup.")
+            yield Memory(folder, place)
 
 
 def alike(known: Fingerprints, texts: Fingerprints) -> bool:

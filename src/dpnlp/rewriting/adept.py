@@ -113,15 +113,15 @@ def pretrain(
 ) -> PretrainedAutoencoder:
     """An autoencoder that has learned to write these texts again, as planned: without privacy, or by DP-SGD.
 
-    `private` says whether someone is promised that the texts stay hidden; then what is taken from them without noise is
-    named as not covered. `words` is a public vocabulary; without one it is the words of the texts, all of them or those
-    that are the `most` frequent. `vectors` are where words start from. `run` is what else `train` is told, and `shape`
-    the autoencoder's.
+    `private` says whether someone is promised that the texts stay hidden; then what is taken from them is named as not
+    covered by the rewriting. What the training itself promises is kept in `training`. `words` is a public vocabulary;
+    without one it is the words of the texts, all of them or those that are the `most` frequent. `vectors` are where
+    words start from. `run` is what else `train` is told, and `shape` the autoencoder's.
     """
     known = word_vectors.words(texts, most) if words is None else words
     fresh = fresh_autoencoder(known, vectors=vectors, seed=seed, **shape)
     exposures: tuple[Exposure, ...] = (Exposure.VOCABULARY,) if private and words is None else ()
-    if private and not plan.noise_multiplier:
+    if private:  # Noise or not, what the training costs is no part of what the rewriting promises.
         exposures += (Exposure.PRETRAINING,)
     updates = optimizer.build(plan.schedule.steps)
     outcome = train(fresh.model, losses, read(fresh, texts), plan, updates, options, **run or {})

@@ -77,10 +77,10 @@ def learn(
 ) -> Classifier:
     """The classifier of rewritten texts. Validation data, rewritten like the others, choose how strongly it is held."""
     names = tuple(sorted(set(labels)))
-    if len(names) < 2:
-        raise BadInput(
-            f"labels: there is only one, {names[0]!r}; a classifier needs two." if names else "labels: none."
-        )
+    if not names:
+        raise BadInput("labels: there are none, so that nothing can be learned; give texts with labels.")
+    if len(names) == 1:
+        return Classifier(names, np.zeros((vectors.shape[1], 1)), np.zeros(1))
     randomized = randomized or Randomized()
     transition = randomized.transition(len(names))
     y = _numbered(labels, names)
