@@ -2119,9 +2119,10 @@ DEFECTS = (
     Defect(
         "a text becomes a part of a program that is kept",
         "training/independence.py",
-        "moving = partial(tapped, parts.parameters, parts.rest, batch)",
-        "moving = lambda row: jax.jit(lambda p: losses_moved(loss, Parts(parts.frame, p, parts.rest), batch, row))(\n"
-        "        parts.parameters\n    )",
+        "        return moving(batch, jnp.zeros(jax.tree.leaves(batch)[0].shape[0], bool))",
+        "        still = jnp.zeros(jax.tree.leaves(batch)[0].shape[0], bool)\n"
+        "        known = jax.jit(lambda p: losses_moved(loss, Parts(parts.frame, p, parts.rest), batch, still))\n"
+        "        return known(parts.parameters)",
         ("cli/test_reading.py::test_programs_that_are_kept_for_the_next_run_hold_nothing_of_the_texts",),
     ),
     Defect(

@@ -375,7 +375,7 @@ def test_the_ledger_of_every_file_that_is_rewritten_is_charged(dpnlp):
 
 
 def test_a_budget_that_is_spent_stops_it_before_it_begins(dpnlp):
-    (dpnlp.home / "poor.txt").write_text("ba de ba de gi ku\ngi ku ba de ba de\n")
+    (dpnlp.home / "poor.txt").write_text("ba de gi ku ba de gi\nku gi ku gi ba de ba\nde de gi ba ku ba gi\n")
     assert dpnlp("ledger budget poor.txt --epsilon 1 --delta 1e-6 --unit text --adjacency replace")[0] == 0
     before = {*(owner_home() / "drawn").glob("*")}
     code, _, err = dpnlp("rewrite --name poor --rewriter echo --data.train poor.txt --privacy.epsilon 2")

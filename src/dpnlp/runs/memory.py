@@ -64,7 +64,8 @@ class Memory:
 
     def _opened(self) -> "closing[sqlite3.Connection]":
         try:
-            self.path.touch(mode=0o600)
+            if not self.path.exists():
+                self.path.touch(mode=0o600)
             database = sqlite3.connect(self.path, timeout=60)
             database.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:

@@ -52,10 +52,13 @@ def refuse_mixing(loss: Loss, parts: Parts, batch: Any, *otherwise_padded: Any) 
         )
     half = any(name in str(computation) for name in ("bf16[", "f16["))
     # The parameters are arguments: what a compiled function closes over is copied into it.
-    compiled = jax.jit(lambda parameters, rest, batch: loss(parts._replace(rest=rest).model(parameters), batch))
-    losses = partial(compiled, parts.parameters, parts.rest)
-    tapped = jax.jit(lambda parameters, rest, *given: losses_moved(loss, Parts(parts.frame, parameters, rest), *given))
-    moving = partial(tapped, parts.parameters, parts.rest, batch)
+    compiled = jax.jit(
+        lambda parameters, rest, *given: losses_moved(loss, Parts(parts.frame, parameters, rest), *given)
+    )
+    moving = partial(compiled, parts.parameters, parts.rest)
+
+    def losses(batch: Any) -> Any:
+        return moving(batch, jnp.zeros(jax.tree.leaves(batch)[0].shape[0], bool))
 
     def differ(first: Any, second: Any) -> bool:
         largest = np.max(np.abs(first), where=np.isfinite(first), initial=0)
@@ -65,8 +68,8 @@ def refuse_mixing(loss: Loss, parts: Parts, batch: Any, *otherwise_padded: Any) 
 
     # GPUs multiply float32 with three digits by default, and in another shape with other ones.
     with jax.default_matmul_precision("highest"):
-        together, rows = np.asarray(moving(jnp.zeros(size, bool))), np.eye(size, dtype=bool)
-        others = [np.array_equal(moving(row)[~row], together[~row], equal_nan=True) for row in rows]
+        together, rows = np.asarray(losses(batch)), np.eye(size, dtype=bool)
+        others = [np.array_equal(moving(batch, row)[~row], together[~row], equal_nan=True) for row in rows]
         alone = [losses(jax.tree.map(lambda leaf, at=at: leaf[at : at + 1], batch)) for at in range(size)]
         padded = [losses(jax.tree.map(jnp.asarray, other)) for other in otherwise_padded]
     if differ(together, np.concatenate(alone)):

@@ -151,8 +151,8 @@ def tokenizer_in(folder: Path, vocabulary: float = math.inf, **options: Any) -> 
     with readable(f"the tokenizer in {folder}"):
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
         tokenizer("It reads.", "And two.", truncation=True, max_length=8)  # What cannot is found out here.
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise BadInput(f"{folder}: the tokenizer in it has no words but special ones; add the rest of its files.")
+    if not any(path.name != "tokenizer_config.json" for pattern in _TOKENIZERS for path in folder.glob(pattern)):
+        raise BadInput(f"{folder}: it has settings of a tokenizer, and no words; add the rest of its files.")
     if len(tokenizer) > vocabulary:
         raise BadInput(
             f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model's vocab_size is {vocabulary}; "
