@@ -214,7 +214,9 @@ def lying_tensors(content: bytes) -> Iterator[tuple[str, bytes]]:
 def tree(folder: Path) -> dict[str, tuple[int, int, int]]:
     """All that lies in a folder, and when it was last changed, but for what is remembered of things that were seen."""
     found = {}
-    for path in sorted(path for path in folder.rglob("*") if not path.name.startswith("provenance.sqlite")):
+    for path in sorted(
+        path for path in folder.rglob("*") if not path.name.startswith(("provenance.sqlite", "promises.sqlite"))
+    ):
         about = path.lstat()
         changed = (0, 0) if path.is_dir() else (about.st_size, about.st_mtime_ns)
         found[str(path.relative_to(folder))] = (about.st_mode, *changed)

@@ -1,6 +1,8 @@
 """A run is begun, published and finished, for one process at a time, and finished only when its secret is gone."""
 
+import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +10,9 @@ from dpnlp.atomic import alone
 from dpnlp.checks import BadInput
 from dpnlp.runs.folder import Run
 from dpnlp.runs.lifecycle import Stage, attended, begin, command_of, finish, stage_of
+from dpnlp.runs.privacy import Privacy, new_id
+
+from .fakes import fake
 
 COMMAND = "dpnlp train runs/first/config.yaml"
 
@@ -192,3 +197,24 @@ def test_what_a_killed_process_left_in_a_run_is_swept(run):
 
 def test_the_command_is_one_that_a_shell_takes(tmp_path):
     assert command_of("train", Run("runs/a b")) == "dpnlp train 'runs/a b/config.yaml'"
+
+
+def test_of_a_run_that_is_refused_no_promise_is_remembered(run, monkeypatch, tmp_path):
+    """Else a run under its id that promises something else would be refused ever after."""
+    monkeypatch.setenv("DPNLP_HOME", str(tmp_path / "home"))
+    other = fake(tmp_path / "other", epsilon=4.0).privacy
+    own = replace(other.own, run=new_id())
+
+    def refused():
+        with attended(run, False, COMMAND):
+            created(run)
+            run.write_privacy(Privacy((own,), {}))
+            raise BadInput("no budget")
+
+    with pytest.raises(BadInput, match="no budget"):
+        refused()
+    assert not run.path.exists()
+    created(run)
+    less = replace(own, promised=replace(own.promised, owner="who"))
+    (run.path / "privacy.json").write_text(json.dumps(Privacy((less,), {}).to_json()))
+    assert run.privacy.own == less

@@ -22,6 +22,7 @@ that are made up, so that what lies in the folder is covered by the guarantee, b
 
 import math
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from importlib.metadata import version
@@ -175,6 +176,13 @@ class Run:
         write(self.path / PRIVACY, as_json(PRIVACY, entry, indent=2) + "\n")
         _PROMISES.keep_only(own, kept)
         self.__dict__.pop("privacy", None)
+
+    def remove(self) -> None:
+        """Removes a run that released nothing, and what is remembered of its promise."""
+        if (self.path / PRIVACY).exists():
+            _PROMISES.forget(bytes.fromhex(self.id))
+            del self.privacy
+        shutil.rmtree(self.path, ignore_errors=True)
 
     @cached_property
     def privacy(self) -> Privacy:

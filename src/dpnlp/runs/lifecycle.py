@@ -64,7 +64,7 @@ def attended(run: Run, resume: bool, command: str) -> Iterator[Stage]:
                 yield stage
             except (BadInput, OSError):
                 if not resume and stage_of(run) is Stage.BEGUN and not _has_drawn(run):
-                    shutil.rmtree(run.path, ignore_errors=True)
+                    run.remove()
                 raise
     except KeyboardInterrupt:
         if stage_of(run) in (Stage.BEGUN, Stage.PUBLISHED):

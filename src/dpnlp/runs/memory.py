@@ -47,6 +47,12 @@ class Memory:
             others = "select id from entries where entry != ?"
             database.execute(f"delete from digests where digest = ? and entry in ({others})", (digest, text))
 
+    def forget(self, digest: bytes) -> None:
+        """Nothing belongs to this digest any more."""
+        with self._opened() as database, database:
+            database.execute("delete from digests where digest = ?", (digest,))
+            database.execute("delete from entries where id not in (select entry from digests)")
+
     def of(self, digests: Iterable[bytes]) -> dict[bytes, list[dict[str, Any]]]:
         """For each of these digests that is remembered the entries that belong to it, earliest first."""
         wanted, found = list(digests), dict[bytes, list[dict[str, Any]]]()
