@@ -4967,6 +4967,27 @@ DEFECTS = (
         ("test_foreign.py",),
     ),
     Defect(
+        "output: written over the key or the memory of the owner",
+        "cli/places.py",
+        "    elif real.is_relative_to(home_place().resolve()):",
+        "    elif False:",
+        ("redteam/test_bad_inputs.py::test_what_does_not_go_together_is_refused",),
+    ),
+    Defect(
+        "output: written over a ledger",
+        "cli/places.py",
+        "    is_ledger = place.name.endswith(LEDGERS)",
+        "    is_ledger = False",
+        ("redteam/test_bad_inputs.py::test_what_does_not_go_together_is_refused",),
+    ),
+    Defect(
+        "output: written over a part of a run",
+        "cli/places.py",
+        '    elif place.exists() and place.name != "report.html" and',
+        "    elif False and",
+        ("redteam/test_bad_inputs.py::test_what_does_not_go_together_is_refused",),
+    ),
+    Defect(
         "output: written over what is read",
         "cli/places.py",
         "return one.exists() and other.exists() and one.samefile(other)",
