@@ -1,5 +1,6 @@
 """What holds for all tests: how JAX is set up, and that property-based tests draw the same examples everywhere."""
 
+import gc
 import os
 import sys
 from importlib.metadata import version
@@ -29,6 +30,8 @@ if threading.current_thread() is threading.main_thread():
         if signal.getsignal(_ignored) is signal.SIG_IGN:
             signal.signal(_ignored, signal.default_int_handler if _ignored is signal.SIGINT else signal.SIG_DFL)
 
+gc.set_threshold(50_000)  # Else a tenth of the time goes into looking through all that was compiled so far.
+
 settings.register_profile("dpnlp", deadline=None, derandomize=True)
 settings.load_profile("dpnlp")
 
@@ -38,6 +41,14 @@ def _torch_begins_anew():
     """Models of transformers have the same first weights whichever tests ran before those of a file."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_left_is_kept():
+    """What is still there when a file of tests is done stays until the end, and is not looked through again."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
