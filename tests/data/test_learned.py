@@ -75,6 +75,15 @@ def test_it_is_kept_under_the_id_of_the_run_for_its_owner_alone():
     assert Learned.recall("00ff") is None
 
 
+def test_what_is_learned_from_the_same_texts_has_one_id():
+    """So a maker that was killed and began anew leaves nothing under an id that nobody knows."""
+    texts = [Text(text, None) for text in ("Good morning to you.", "How are you today?")]
+    first, again, other = (Learned.of(some) for some in (texts, texts[::-1], texts[:1]))
+    assert first.id == again.id != other.id
+    first.keep(first.id)
+    assert Learned.recall(again.id) == again
+
+
 @pytest.mark.parametrize("run", ["../key", "", "a/b", "."])
 def test_an_id_is_no_path(run):
     with pytest.raises(BadInput, match="the id of a run"):

@@ -17,7 +17,6 @@ from dpnlp.cli.places import new_output
 from dpnlp.cli.tasks import flag_of
 from dpnlp.events import NonPrivate
 from dpnlp.guarantee import Adjacency, Exposure, Unit
-from dpnlp.runs.privacy import new_id
 from dpnlp.runs.provenance import PUBLIC, Door, Provenance
 
 if TYPE_CHECKING:
@@ -159,6 +158,6 @@ class PretrainOfTexts(Pretrain):
 
         if not self.data.train or self.data.unsafe:
             return PUBLIC
-        made = new_id()
-        Learned.of(record for stream in self.data.streams() for record in stream).keep(made)
-        return Provenance(learned_from=(made,))
+        learned = Learned.of(record for stream in self.data.streams() for record in stream)
+        learned.keep(learned.id)
+        return Provenance(learned_from=(learned.id,))

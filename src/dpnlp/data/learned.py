@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -18,7 +19,7 @@ from dpnlp.atomic import write
 from dpnlp.checks import BadInput
 from dpnlp.data.graphs import GraphCorpus
 from dpnlp.data.identity import Fingerprints, HasTexts, Identity, Seen
-from dpnlp.home import home
+from dpnlp.home import home, owner_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,11 @@ class Learned:
     def has_node(self, corpus: GraphCorpus, node: int) -> bool:
         """Whether this node of a graph was learned from, in whatever graph and under whatever name."""
         return self._identity.node(corpus, node) in self.seen.texts
+
+    @property
+    def id(self) -> str:
+        """What stands for it where no run has learned from it: the same whenever the same texts are learned from."""
+        return blake2b(self.seen.texts.to_bytes(), key=owner_key(), digest_size=8, person=b"dpnlp learned").hexdigest()
 
     @property
     def others(self) -> "Others":
