@@ -235,6 +235,13 @@ DEFECTS = (
         ("mechanisms/test_gaussian.py",),
     ),
     Defect(
+        "PLD: a pure loss is taken to cost less at a δ than the δ allows",
+        "accounting/pld.py",
+        "math.log1p(-delta) * (1 - 1e-9)",
+        "math.log1p(-delta) * 2",
+        PLD,
+    ),
+    Defect(
         "PLD: the ε of much noise is that of a difference without digits",
         "accounting/pld.py",
         "_MUCH = 1e9",
