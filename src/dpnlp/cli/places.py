@@ -13,13 +13,20 @@ PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
 
 def check_file(
-    flag: str, place: Path | None, read: Collection[str | Path | None] = (), endings: Collection[str] = ()
+    flag: str,
+    place: Path | None,
+    read: Collection[str | Path | None] = (),
+    endings: Collection[str] = (),
+    is_ledger: bool = False,
 ) -> None:
-    """A file may be written in a folder that is there, under one of the endings, and over nothing that is read."""
+    """A file may be written in a folder that is there, under one of the endings, and over nothing that is read or kept.
+
+    A ledger that is there is written to, and not replaced.
+    """
     if place is None:
         return
     _refuse_passing(flag, place)
-    _refuse_kept(flag, place)
+    _refuse_kept(flag, place, is_ledger)
     if place.is_dir():
         raise BadInput(f"{flag} = {place}: it is a folder; give the name of a file.")
     if not place.parent.is_dir():
@@ -30,6 +37,13 @@ def check_file(
         if _is_same(place, source) or (source.is_dir() and place.resolve().is_relative_to(source.resolve())):
             raise BadInput(f"{flag} = {place}: it is read from there; choose another place, so that nothing is lost.")
     _check_writable(flag, place, place.parent)
+
+
+def check_ledger(place: Path | None) -> None:
+    """A ledger may be chosen that is there, or where a file may be written."""
+    if place is not None and place.exists() and not (place.is_file() or place.is_dir()):
+        raise BadInput(f"--privacy.ledger = {place}: it is a pipe or a device; give the name of a file.")
+    check_file("--privacy.ledger", place, is_ledger=True)
 
 
 def check_folder(flag: str, place: Path) -> None:
@@ -71,20 +85,12 @@ def _refuse_passing(flag: str, place: Path) -> None:
         raise BadInput(f"{flag} = {place}: what has such a name is swept away as unfinished; choose another name.")
 
 
-LEDGER = "--privacy.ledger"
-
-
-def _refuse_kept(flag: str, place: Path) -> None:
+def _refuse_kept(flag: str, place: Path, is_ledger: bool) -> None:
     """No output takes the place of a ledger or a key, of data that have a ledger, or of what lies in a run."""
     from dpnlp.data.strings import LEDGERS
 
     real = place.resolve()
-    is_ledger = place.name.endswith(LEDGERS)
-    if flag == LEDGER and not place.name.endswith(LEDGERS[1:]):
-        is_ledger = False
-        if place.exists() and not (place.is_file() or place.is_dir()):
-            raise BadInput(f"{flag} = {place}: it is a pipe or a device; give the name of a file.")
-    if is_ledger:
+    if place.name.endswith(LEDGERS[1:] if is_ledger else LEDGERS):
         what = "a ledger, or belongs to one"
     elif place.with_name(f"{place.name}.ledger").exists():
         what = "data with a ledger"

@@ -18,7 +18,7 @@ from dpnlp.atomic import Growing, alone, write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict
 from dpnlp.cli.interruption import interruptible
-from dpnlp.cli.places import check_file
+from dpnlp.cli.places import check_ledger
 from dpnlp.cli.splits import refuse_shared
 from dpnlp.data.learned import Learned
 from dpnlp.data.ledgers import COINCIDENCE, NOTHING, DataSet, alike
@@ -46,7 +46,7 @@ class Rewriting:
     """One call of the verb."""
 
     def __init__(self, asked: "Rewrite") -> None:
-        check_file("--privacy.ledger", asked.privacy.ledger)
+        check_ledger(asked.privacy.ledger)
         self.asked, self.path = asked, asked.runs / asked.name
         corpus = asked.data.splits()
         if corpus.train is None:

@@ -18,7 +18,7 @@ from dpnlp.checks import BadInput
 from dpnlp.cli.config import to_dict, warn
 from dpnlp.cli.interruption import interruptible
 from dpnlp.cli.output import figure
-from dpnlp.cli.places import check_file
+from dpnlp.cli.places import check_ledger
 from dpnlp.cli.splits import apart, remembered
 from dpnlp.cli.start import Start
 from dpnlp.guarantee import Exposure, Guarantee, Unit
@@ -142,7 +142,7 @@ class Training:
     def __init__(self, asked: "Train") -> None:
         from dpnlp.cli.canaries import planted
 
-        check_file("--privacy.ledger", asked.privacy.ledger)
+        check_ledger(asked.privacy.ledger)
         self.asked = asked
         self.path = asked.runs / asked.name
         self.door = Door()

@@ -11,7 +11,7 @@ from dpnlp.atomic import unfinished, write
 from dpnlp.checks import BadInput
 from dpnlp.cli.config import option
 from dpnlp.cli.output import print_facts, print_guarantee, print_json
-from dpnlp.cli.places import check_file, new_output
+from dpnlp.cli.places import check_ledger, new_output
 from dpnlp.cli.ranges import COUNT, DELTA, PART, PROMISED, SEED, SIZE
 from dpnlp.cli.start import PUBLIC
 from dpnlp.foreign import text_in
@@ -114,7 +114,7 @@ class Vocabulary:
             raise BadInput(f"base = {self.base}: it is for private texts; leave out --base or --data.public.")
         if self.subwords and self.lower:
             raise BadInput("lower = true: parts of words keep their capital letters; leave out --lower or --subwords.")
-        check_file("--privacy.ledger", self.privacy.ledger)
+        check_ledger(self.privacy.ledger)
         if self.output.exists():
             self._forget()  # A process was killed when nothing but this was left to do.
         door, run = Door(), self._begun()
